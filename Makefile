@@ -64,7 +64,7 @@ slurm-test: .venv/installed
 # The documentation and the demo as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	$(BIN)/cadmus explore --static site/demo --snapshots docs/results/laptop/snapshots
+	$(BIN)/cadmus explore --static site/demo --documentation ../index.html
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .

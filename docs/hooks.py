@@ -37,6 +37,8 @@ PAGE_OF = {source: page for page, source in COPIED.items()} | {
     for source in (f"docs/results/{run}", f"docs/results/{run}/table3_accuracy.md")
 }
 """The page that is made of a file or a directory."""
+EXPLORER, DEMO = "serve.html#the-explorer", "demo/index.html"
+"""The section about the explorer; the first page of the site links the explorer itself, of `make docs`."""
 COMMANDS = "<!-- the commands -->"
 """Place of the reference in command-line.md."""
 CODE = r"(?:^|(?<=\n))```.*?\n```|`[^`\n]*`"
@@ -68,7 +70,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show the names in docstrings without the roles of reStructuredText."""
+    """Show names in docstrings without roles of reStructuredText; lead from the first page to the demo."""
+    if page.file.src_uri == "index.md":
+        html = html.replace(f'href="{EXPLORER}"', f'href="{DEMO}"', 1)
     return re.sub(r":[a-z]+:<code>(?:cadmus\.)?([^<]*)</code>", r"<code>\1</code>", html)
 
 

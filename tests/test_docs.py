@@ -1,8 +1,10 @@
-"""Examples in the documents, and the command reference."""
+"""Examples in the documents, what the documents name, and the command reference."""
 
 import re
 import shlex
-from itertools import takewhile
+import shutil
+import subprocess
+from importlib.util import find_spec
 
 import click
 import pytest
@@ -13,10 +15,18 @@ from cadmus.cli.main import cadmus, main
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
+from dev.bench.__main__ import BENCHMARKS
+from dev.docs.__main__ import KINDS
 from dev.docs.commands import reference
 from tests.checkout import ROOT
 
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+# The log tells what was, also with commands and files that are gone.
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md")),
+    *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "log"),
+]
+COMMAND = re.compile(r"(?:\$ )?(?:\w+=\S+ )*(?:\.venv/bin/)?(?:cadmus|make|python -m|git show) ")
+BLOCK = re.compile(r"```(?:sh|console)\n(.*?)```", re.DOTALL)
 EXAMPLES = [
     pytest.param(typed, command, printed, id=f"{page.stem}: {command}")
     for page in PAGES
@@ -87,22 +97,46 @@ def test_the_shipped_model_fails_the_example_beyond_its_training_range():
     assert not machine.run(prompt + shown).true
 
 
-def commands_of_the_documents():
-    """Yield the arguments of every `cadmus` command in a block of a document."""
-    for page in PAGES:
-        for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-            for line in block.replace("\\\n", " ").splitlines():
-                if typed := re.match(r"(?:\$ )?(?:\w+=\S+ )*(?:\.venv/bin/)?cadmus (.*)", line):
-                    words = shlex.shlex(typed[1], posix=True, punctuation_chars=True)
-                    words.whitespace_split = True
-                    yield list(takewhile(lambda word: word[0] not in "|<>;&", words))
+def commands_in(line):
+    """Yield the words of each command in a line of shell that starts with one that is checked.
+
+    They are without variables of the environment and the directory of the program.
+    """
+    if not COMMAND.match(line):
+        return
+    words = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    command = []
+    for word in [*words, ";"]:
+        if word[0] not in "|<>;&":
+            command.append(word)
+            continue
+        while command and re.match(r"\w+=", command[0]):
+            del command[0]
+        if command:
+            yield [command[0].removeprefix(".venv/bin/"), *command[1:]]
+        command = []
+
+
+def commands_of(page):
+    """Yield the words of each command in the blocks of a document."""
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield from commands_in(line.strip())
+
+
+def commands_in_the_text_of(page):
+    """Yield the words of each command in the text of a document, between its blocks."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for code in re.findall(r"`([^`]+)`", text):
+        yield from commands_in(" ".join(code.split()))
 
 
 def misspelt():
     """Yield commands of the documents with one of their names misspelt, and the name, each pair once."""
     names = {*TEMPLATES, *experiments.figures(), "quick", "laptop", "paper"}
     seen = set()
-    for words in commands_of_the_documents():
+    for words in (words for page in PAGES for program, *words in commands_of(page) if program == "cadmus"):
         command, context = cadmus, click.Context(cadmus)
         path = []
         for place, word in enumerate(words):
@@ -136,6 +170,112 @@ def test_a_misspelt_command_is_put_right(words, meant, monkeypatch, capsys):
     assert left.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(rf"[Dd]id you mean [^?]*'{re.escape(meant)}'", line), line
+
+
+FILES_TO_MAKE = re.compile(
+    r"(?:[Ss]ave this as|as its) `(?P<text>[^`]+)`|^# (?P<block>(?:cadmus|config)/\S+)$", re.MULTILINE
+)
+MADE = {
+    made["text"] or made["block"]
+    for page in PAGES
+    for made in FILES_TO_MAKE.finditer(page.read_text(encoding="utf-8"))
+}
+"""Files that a document shows how to make."""
+
+
+def exists(path):
+    return path in MADE or (ROOT / path).exists()
+
+
+def is_config(name):
+    return any(map(exists, (name, f"config/{name}.yaml")))
+
+
+def unknown_in_cadmus(words):
+    """Yield the commands and options of `cadmus` that do not exist."""
+    command, context = cadmus, click.Context(cadmus)
+    for word in words:
+        option = word.partition("=")[0]
+        if option.startswith("--"):
+            known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+            yield from {option} - known - {"--help"}
+        elif isinstance(command, click.Group) and word != "…" and not word.isupper():
+            below = command.get_command(context, word)
+            if below is None:
+                if not exists(f"cadmus/experiments/{word}.py"):
+                    yield word
+                return
+            command = below
+
+
+def unknown_to_make(words):
+    """Yield the targets, variables and configs that do not exist."""
+    rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for word in words:
+        name, is_variable, value = word.partition("=")
+        if is_variable:
+            yield from [name] if not re.search(rf"\b{name}\b", rules) else []
+            yield from [value] if name == "CONFIG" and "NAME" not in value and not is_config(value) else []
+        elif not re.search(rf"^{re.escape(word)}:(?!=)", rules, re.MULTILINE):
+            yield word
+
+
+def unknown_to_python(words):
+    """Yield the modules, and the first arguments of those with several tools, that do not exist."""
+    _, module, *arguments = words
+    tools = {"dev.docs": KINDS, "dev.bench": BENCHMARKS}.get(module)
+    if find_spec(module) is None:
+        yield module
+    elif tools and arguments and arguments[0] not in tools:
+        yield arguments[0]
+
+
+def unknown_to_git(words):
+    """Yield what `git show` does not find."""
+    command, name = words
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        done = subprocess.run(["git", command, name], cwd=ROOT, capture_output=True)
+        yield from [name] if done.returncode else []
+
+
+PROGRAMS = {
+    "cadmus": unknown_in_cadmus,
+    "make": unknown_to_make,
+    "python": unknown_to_python,
+    "git": unknown_to_git,
+}
+PAGE_NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_the_commands_and_configs_of_a_page_exist(name):
+    page = ROOT / name
+    for program, *words in (*commands_of(page), *commands_in_the_text_of(page)):
+        if program in PROGRAMS:
+            assert list(PROGRAMS[program](words)) == [], [program, *words]
+    text = page.read_text(encoding="utf-8")
+    for config in re.findall(r"\bconfig/[a-z\d_/]+\.yaml", re.sub(r"`git show .*?`", "", text)):
+        assert exists(config)
+
+
+@pytest.mark.parametrize("name", PAGE_NAMES)
+def test_the_links_and_pictures_of_a_page_exist(name):
+    text = re.sub(r"`[^`\n]*`", "", (ROOT / name).read_text(encoding="utf-8"))
+    for link in re.findall(r"""\]\(([^)#]+)\)|(?:src|href)="([^"#]+)\"""", text):
+        target = "".join(link)
+        assert target.startswith("http") or ((ROOT / name).parent / target).exists(), target
+
+
+def test_what_does_not_exist_is_found():
+    assert list(unknown_in_cadmus(["evaluate", "girds", "--model", "laptop"])) == ["girds"]
+    assert list(unknown_in_cadmus(["complete", "1", "--modle=laptop"])) == ["--modle"]
+    assert list(unknown_to_make(["run", "CONFIG=config/studies/order.yaml", "COFNIG=a", "tset"])) == [
+        "config/studies/order.yaml",
+        "COFNIG",
+        "tset",
+    ]
+    assert list(unknown_to_python(["-m", "dev.attacks"])) == ["dev.attacks"]
+    assert list(unknown_to_python(["-m", "dev.docs", "dmeo"])) == ["dmeo"]
 
 
 def test_reference_has_every_command_and_option():

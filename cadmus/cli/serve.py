@@ -10,7 +10,7 @@ import click
 
 from cadmus.cli.options import DIRECTORY, device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
-from cadmus.model import named_or_default
+from cadmus.model import DEFAULT_MODEL, SNAPSHOTS, named_or_default
 
 LOOPBACK = "127.0.0.1"
 PORT_HELP = "Port to listen on; 0 for any free one."
@@ -59,15 +59,23 @@ def serve(
 @click.command()
 @model_option
 @click.option(
-    "--snapshots", type=DIRECTORY, help="Snapshots of its training, to look at the model as it learned."
+    "--snapshots",
+    type=DIRECTORY,
+    help="Snapshots of its training, to look at the model as it learned; the shipped model has some.",
 )
 @click.option(
     "--static", type=DIRECTORY, help="Write the site to this directory instead, for any web server."
 )
+@click.option("--documentation", metavar="URL", help="Address of the documentation, for a link in the page.")
 @click.option("--port", default=8765, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
 def explore(
-    directory: Path | None, snapshots: Path | None, static: Path | None, port: int, browser: bool
+    directory: Path | None,
+    snapshots: Path | None,
+    static: Path | None,
+    documentation: str | None,
+    port: int,
+    browser: bool,
 ) -> None:
     """Open an interactive explorer of a model. Only this machine can open it. Ctrl-C ends it.
 
@@ -82,13 +90,15 @@ def explore(
       cadmus explore --static site
     """
     directory = named_or_default(directory)
+    if directory == DEFAULT_MODEL and SNAPSHOTS is not None and SNAPSHOTS.is_dir():
+        snapshots = snapshots or SNAPSHOTS
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from cadmus.explore.site import write_site
+    from cadmus.explore.site import headers, write_site
     from cadmus.model.export import trained_config
     from cadmus.model.inference import Cadmus
-    from cadmus.serve.server import application, run
+    from cadmus.serve.server import application, run, with_headers
 
     def announce(url: str) -> None:
         echo(f"explore {directory} at {url} (Ctrl-C stops)")
@@ -99,10 +109,11 @@ def explore(
 
     model, name, config = Cadmus.load(directory), directory.resolve().name, trained_config(directory)
     if static:
-        write_site(model, name, config, static, snapshots)
+        write_site(model, name, config, static, snapshots, documentation)
         echo(f"{static} is for any web server, such as `python -m http.server --directory {static}`")
         return
     with TemporaryDirectory() as folder:
-        write_site(model, name, config, Path(folder), snapshots)
-        app = application([Mount("/", StaticFiles(directory=folder, html=True))])
+        write_site(model, name, config, Path(folder), snapshots, documentation)
+        files = StaticFiles(directory=folder, html=True)
+        app = application([Mount("/", with_headers(files, headers()))])
         run(app, LOOPBACK, port, announce)

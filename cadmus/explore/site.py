@@ -1,12 +1,13 @@
 """The explorer of a model: a site that runs wholly in the page.
 
 ``page/`` has a machine and a model in plain JavaScript, which tests compare with ours. :func:`write_site`
-adds the data of a model: its weights in fp16, tasks of the test split, and a linear probe for the top of the
-stack, fitted to programs of the test split, mixed as in training.
+adds the data of a model and of snapshots of its training: the weights in fp16, tasks of the test split, and
+for each a linear probe for the top of the stack, fitted to programs of the test split, mixed as in training.
 """
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -53,23 +54,47 @@ STEPS, BATCHES = 200, 20
 """Steps and minibatches of the probe's solver."""
 
 
-def write_site(
-    model: Cadmus, name: str, config: Config | None, directory: Path, snapshots: Path | None = None
-) -> None:
-    """Write the site of a model; ``config`` is that of its training, if known.
+def headers() -> dict[str, str]:
+    """Return HTTP headers for a server of the site: the policy of the page, and no page may embed it."""
+    text = (PAGE / "index.html").read_text(encoding="utf-8")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    # A page cannot forbid that others embed it, only a header.
+    return {
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+    }
 
-    ``snapshots`` are those of its training. An earlier site in ``directory`` is replaced, nothing else.
+
+def write_site(
+    model: Cadmus,
+    name: str,
+    config: Config | None,
+    directory: Path,
+    snapshots: Path | None = None,
+    documentation: str | None = None,
+) -> None:
+    """Write the site of a model; an earlier site in ``directory`` is replaced, nothing else.
+
+    Args:
+        model: the trained model
+        name: its name
+        config: that of its training, if known
+        directory: the files of the site
+        snapshots: those of its training, for a slider
+        documentation: address of the documentation that the page links
     """
     if model.sizes.mixer != ATTENTION:
         raise InputError(f"{name}: the page runs attention alone, not {model.sizes.mixer}")
     if directory.exists() and not (directory / DATA).exists() and any(directory.iterdir()):
         raise InputError(f"{directory}: is not empty, and no site of an earlier call; give another directory")
-    found = {}
+    models: list[tuple[int | None, str, Cadmus]] = []
     for path in find_snapshots(snapshots) if snapshots else []:
         snapshot = Cadmus.load(path)
         if snapshot.sizes != model.sizes:
             raise InputError(f"{path}: not a snapshot of {name}, whose sizes differ")
-        found[f"{path.name}.bin"] = step_of(path), weights(snapshot)
+        models.append((step_of(path), f"{path.name}.bin", snapshot))
+    models.append((None, "model.bin", model))
     dataset = config.dataset if config else Dataset()
     programs = _mixture(dataset)
     data = {
@@ -80,20 +105,25 @@ def write_site(
             "vocabulary": isa.VOCABULARY_SIZE,
             "max_length": model.max_length,
         },
-        "snapshots": [{"step": step, "file": file} for file, (step, _) in found.items()],
+        # In the order of training; the trained model, without a step, is the last.
+        "models": [
+            {"step": step, "file": file, "probe": probe(each, config, programs)}
+            for step, file, each in models
+        ],
+        "documentation": documentation,
+        "values": {"low": dataset.values.low, "high": dataset.values.high},
         "longest": LONGEST_PROGRAM,
         "limits": isa.LIMITS,
         "instructions": [{key: getattr(row, key) for key in SHOWN} for row in isa.INSTRUCTIONS],
         "patterns": {name: form.pattern for name, form in (*FORMS.values(), ANYTHING)},
         "questions": _questions(dataset),
         "calls": {name: calls.to_strings() for name, calls in fresh_calls(dataset.model_dump_json()).items()},
-        "probe": probe(model, config, programs),
         "labels": {"names": label_names(), "largest": LARGEST, "longest": LONGEST},
     }
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     contents = {file.name: file.read_bytes() for file in PAGE.iterdir()}
-    contents |= {file: of_snapshot for file, (_, of_snapshot) in found.items()}
-    contents |= {"model.bin": weights(model), DATA: text.encode()}
+    contents |= {file: weights(each) for _, file, each in models}
+    contents[DATA] = text.encode()
     with store.replacing_together() as replaced:
         for file, content in contents.items():
             replaced(directory / file).write_bytes(content)

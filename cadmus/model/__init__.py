@@ -3,7 +3,7 @@ completes programs with it. This module does not import torch."""
 
 from pathlib import Path
 
-from cadmus.distribution import DATA
+from cadmus.distribution import CHECKOUT, DATA
 from cadmus.errors import InputError
 
 WEIGHTS = "model.safetensors"
@@ -18,6 +18,8 @@ CARD = "README.md"
 """The card of a model or dataset, which the Hugging Face Hub shows as its page."""
 DEFAULT_MODEL = DATA / "models" / "laptop"
 """Directory of the shipped model."""
+SNAPSHOTS = CHECKOUT / "docs/results/laptop/snapshots" if CHECKOUT else None
+"""Snapshots of its training; a wheel has none."""
 
 
 def named_or_default(directory: Path | None) -> Path:

@@ -9,20 +9,20 @@ connections. Errors have OpenAI's format.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cadmus.errors import InputError
 
@@ -56,6 +56,20 @@ def without_cross_site(app: ASGIApp) -> ASGIApp:
         await (refusal if refused else app)(scope, receive, send)
 
     return guarded
+
+
+def with_headers(app: ASGIApp, headers: Mapping[str, str]) -> ASGIApp:
+    """Add headers to every response."""
+
+    async def adding(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(headers)
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return adding
 
 
 def _is_cross_site(headers: Headers) -> bool:

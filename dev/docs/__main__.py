@@ -1,12 +1,13 @@
 """Write the generated parts of the documents of this checkout.
 
 config                 config/README.md, docs/columns.md, the JSON schema, the questions in docs/grading.md,
-                       the pages of published runs
+                       the plans in docs/index.md, the pages of published runs
 run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs
 verdict RESULTS BEFORE solved@k of a run and of a model before its verdict phase, from pass_at_k.parquet
-demo SNAPSHOTS         docs/assets/demo.gif and snapshots for the demo, from those of the shipped model
+snapshots SNAPSHOTS    docs/results/laptop/snapshots, from those of the training of the shipped model
+demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
 record RESULTS CONFIG CHANGE
                        a row of the speed record in docs/open-problems.md, from a study with one variant
 
@@ -14,7 +15,8 @@ python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs grids results extrapolation
 python -m dev.docs verdict results/laptop before.parquet
-python -m dev.docs demo results/laptop/training/snapshots
+python -m dev.docs snapshots results/laptop/training/snapshots
+python -m dev.docs demo
 python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
 """
 
@@ -29,6 +31,7 @@ KINDS = {
     "study": study.publish,
     "grids": numbers.draw,
     "verdict": readme.before_and_after,
+    "snapshots": demo.publish_snapshots,
     "demo": demo.publish,
     "record": speedrun.add_record,
 }

@@ -1,4 +1,4 @@
-"""Generate the reference of configs and columns, the JSON schema and the questions of ``docs/grading.md``."""
+"""Generate the reference of configs and columns, the JSON schema, and tables of documents."""
 
 import inspect
 import json
@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import polars as pl
 import yaml
+from click.testing import CliRunner
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cadmus import experiments
+from cadmus.cli.main import cadmus
 from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
@@ -26,6 +28,17 @@ BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exc
 """pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 HEADINGS = ["question", "the prompt ends", "a verified completion solves it if"]
+SCALES = "quick", "laptop", "h100", "h200", "paper"
+PLANNED = {
+    "parameters": r"^model +(\S+) parameters",
+    "training FLOPs": r"^compute +about (\S+) FLOPs",
+    "2 cores, bf16": r"^2 CPU cores  +(\S+ \w+)",
+    "2 cores, no bf16": r"^2 CPU cores without bf16 +(\S+ \w+)",
+    "one H100": r"^H100 +(\S+ \w+)",
+    "memory": r"^memory +at most (\S+) of",
+    "disk": r"^disk +at most (\S+):",
+}
+"""Columns of the table of configs in ``docs/index.md``, and where `cadmus plan` prints them."""
 EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
 
 
@@ -44,12 +57,15 @@ def schema() -> str:
 
 def documents(root: Path) -> dict[Path, str]:
     """Return the generated files of a checkout and their contents."""
-    readme, grading = root / "config/README.md", root / "docs/grading.md"
+    readme, grading, index = (
+        root / name for name in ("config/README.md", "docs/grading.md", "docs/index.md")
+    )
     runs = [path.parent for path in root.glob("docs/results/*/run.json")]
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         readme: with_generated(readme, tables(root)),
         grading: with_generated(grading, markdown(HEADINGS, questions())),
+        index: with_generated(index, markdown(["config", *PLANNED], plans())),
         root / "docs/columns.md": columns(),
         **{run / "README.md": results_page(run) for run in runs},
     }
@@ -67,6 +83,15 @@ def questions() -> list[list[str]]:
     for name, prompt, condition in definitions():
         names.setdefault((prompt, condition), []).append(name)
     return [["; ".join(same), prompt, condition] for (prompt, condition), same in names.items()]
+
+
+def plans() -> list[list[str]]:
+    """Return what `cadmus plan` prints about each scale."""
+    printed = {name: CliRunner().invoke(cadmus, ["plan", name]).output for name in SCALES}
+    return [
+        [name, *(re.findall(pattern, text, re.MULTILINE)[0] for pattern in PLANNED.values())]
+        for name, text in printed.items()
+    ]
 
 
 def columns() -> str:

@@ -1,15 +1,17 @@
-"""The animation on the first screen of the README: the explorer, filmed in a browser.
+"""Pictures of the explorer: the animation in the README and the screenshot in docs/serve.md.
 
-The machine executes a program, the model completes another one, and the model learns it: the slider goes
-through the snapshots of its training. Three of these, with weights of 16 bits, are published for the slider
-of the demo on the site.
+In the animation the machine executes a program, the model completes another one, and the model learns it: the
+slider goes through the snapshots of its training. Both pictures list the controls of the page that they show,
+so that a test can compare them with the page.
 """
 
 import io
+import json
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,59 +19,101 @@ from urllib.parse import quote
 
 import torch
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from PIL.PngImagePlugin import PngInfo
+from playwright.sync_api import Browser, Page, sync_playwright
 from transformers import AutoModelForCausalLM
 
 from cadmus.explore.site import write_site
-from cadmus.model import DEFAULT_MODEL
+from cadmus.model import DEFAULT_MODEL, SNAPSHOTS
 from cadmus.model.export import trained_config
 from cadmus.model.inference import Cadmus
 from cadmus.train.paths import find_snapshots, step_of
 
-SIZE = {"width": 1000, "height": 880}
+ANIMATION, SCREENSHOT = "docs/assets/demo.gif", "docs/assets/explore.png"
+ANIMATION_SIZE, SCREENSHOT_SIZE = ({"width": width, "height": 880} for width in (1000, 1280))
 COLORS = 96
 PROGRAM, PROMPT = "62*5+46*7-=.", r"9f\2-E1>R;1"
-PUBLISHED = 150, 418, 1_162
+PUBLISHED = 150, 1_162
 """Steps of the published snapshots."""
 STEP, PAUSE = 350, 1_400
 """Milliseconds that a picture is shown."""
 WAIT = 500
 """Milliseconds until the page has answered."""
+NAMES = """() => {
+  const own = (each) => [...each.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE);
+  const shown = document.querySelectorAll("h2, summary, thead th, label, button[id], #chips > *");
+  return [...shown].map((each) => own(each).map((node) => node.data.trim()).join(""));
+}"""
+"""Names of the headings, columns, examples and controls of the page."""
 
 
-def publish(snapshots: Path, root: Path) -> None:
-    """Film the site with all snapshots of the training of the shipped model, and publish three of them."""
+def publish_snapshots(snapshots: Path, root: Path) -> None:
+    """Publish two snapshots of the training of the shipped model, with weights of 16 bits."""
     for path in find_snapshots(snapshots):
         if step_of(path) in PUBLISHED:
             model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float16)
             model.save_pretrained(root / "docs/results/laptop/snapshots" / path.name)
-    config = trained_config(DEFAULT_MODEL)
-    with tempfile.TemporaryDirectory() as folder:
-        write_site(Cadmus.load(DEFAULT_MODEL), DEFAULT_MODEL.name, config, Path(folder), snapshots)
-        _write(_shots(Path(folder)), root / "docs/assets/demo.gif")
 
 
-def _shots(site: Path) -> list[tuple[Image.Image, int]]:
-    """Return pictures of the page, and the milliseconds for which each is shown."""
+def publish(root: Path) -> None:
+    """Film and photograph what `cadmus explore` shows."""
+    with tempfile.TemporaryDirectory() as folder, _browser(Path(folder)) as (browser, address):
+        model, config = Cadmus.load(DEFAULT_MODEL), trained_config(DEFAULT_MODEL)
+        write_site(model, DEFAULT_MODEL.name, config, Path(folder), SNAPSHOTS)
+        page = browser.new_page(viewport=SCREENSHOT_SIZE)
+        _open(page, address)
+        names = json.dumps(controls(page))
+        described = PngInfo()
+        described.add_text("controls", names)
+        _screenshot(page, full_page=True).save(root / SCREENSHOT, optimize=True, pnginfo=described)
+        page.set_viewport_size(ANIMATION_SIZE)
+        _open(page, f"{address}{_place(1)}")
+        _write([(_screenshot(page), shown) for shown in _scenes(page)], names, root / ANIMATION)
+
+
+def controls(page: Page) -> list[str]:
+    """Return the names of the controls of the opened page."""
+    return page.evaluate(NAMES)
+
+
+def shown_controls(picture: Path) -> list[str]:
+    """Return the names of the controls when a picture was made."""
+    with Image.open(picture) as image:
+        return json.loads(image.info["controls" if image.format == "PNG" else "comment"])
+
+
+@contextmanager
+def _browser(site: Path) -> Iterator[tuple[Browser, str]]:
+    """Yield a browser, and the address of the files in a directory."""
     browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))))
     handler = partial(SimpleHTTPRequestHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as playwright:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = chromium.new_page(viewport=SIZE)
-        page.goto(f"http://127.0.0.1:{server.server_port}/{_place(1)}")
-        page.wait_for_selector("#lens td")
-        shots = [(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), shown) for shown in _scenes(page)]
+        yield chromium, f"http://127.0.0.1:{server.server_port}/"
+        chromium.close()
         server.shutdown()
-    return shots
 
 
-def _write(shots: list[tuple[Image.Image, int]], output: Path) -> None:
+def _open(page: Page, address: str) -> None:
+    # From another page: a change of the fragment alone would not load it.
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_selector("#lens td")
+
+
+def _screenshot(page: Page, full_page: bool = False) -> Image.Image:
+    return Image.open(io.BytesIO(page.screenshot(full_page=full_page))).convert("RGB")
+
+
+def _write(shots: list[tuple[Image.Image, int]], comment: str, output: Path) -> None:
     # One palette for all, so that what stays the same is stored once; small areas keep their colors.
     palette = shots[0][0].quantize(COLORS, Image.Quantize.MAXCOVERAGE)
     first, *others = (shot.quantize(palette=palette, dither=Image.Dither.NONE) for shot, _ in shots)
     times = [shown for _, shown in shots]
-    first.save(output, save_all=True, append_images=others, duration=times, loop=0, optimize=True)
+    first.save(
+        output, save_all=True, append_images=others, duration=times, loop=0, optimize=True, comment=comment
+    )
 
 
 def _place(step: int) -> str:
@@ -93,6 +137,7 @@ def _scenes(page: Page) -> Iterator[int]:
     steps = page.locator("#snapshot")
     for step in range(int(steps.get_attribute("max") or 0) + 1):
         steps.fill(str(step))
+        page.wait_for_selector("#step:not(:text('loading'))")
         page.wait_for_timeout(WAIT)
         yield STEP * 2
     yield PAUSE

@@ -29,6 +29,8 @@ FILES = (
 # The data of the training curve have a row per step.
 OPTIONAL = [f"figures/{name}" for name in ("accuracy_by_compute.png", "memory.png", "training_curve.png")]
 """Files that a run may lack."""
+LARGE = ("comparison_grid",)
+"""Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""
 SHOWN = ("inside", "one_out", "same_side")
 """Regions of the grid that the README names."""
 
@@ -43,7 +45,9 @@ def publish(results: Path, root: Path) -> None:
     for name in (*FILES, *OPTIONAL):
         copy = target / Path(name).name
         copy.unlink(missing_ok=True)
-        if (results / name).is_file():
+        if copy.stem in LARGE and copy.suffix == ".csv":
+            pl.read_csv(results / name).write_parquet(copy.with_suffix(".parquet"))
+        elif (results / name).is_file():
             shutil.copyfile(results / name, copy)
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     store.write_text(target / "README.md", results_page(target))
@@ -103,7 +107,8 @@ def results_page(published: Path) -> str:
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")
             image = f"![{words.capitalize()} of {published.name}]({name}.png)"
-            link = f" [Data]({name}.csv)." if (published / f"{name}.csv").is_file() else ""
+            title, data = ("Data as Parquet", f"{name}.parquet") if name in LARGE else ("Data", f"{name}.csv")
+            link = f" [{title}]({data})." if (published / data).is_file() else ""
             parts += [f"## {words.capitalize()}", image, f"{figure.caption}{link}"]
     return "\n\n".join(parts) + "\n"
 
@@ -116,5 +121,5 @@ def _origin(published: Path) -> str:
         f"Run `{run['name']}` ([config](../../../config/{run['name']}.yaml), digest "
         f"`{run['config_digest']}`, commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
         f"{run['programs']:,} programs ({run['tokens']:,} tokens) in {run['steps']:,} steps and "
-        f"{run['training_seconds'] / 60:.1f} minutes on {device}."
+        f"{run['training_seconds'] / 60:.1f} minutes of training on {device}."
     )

@@ -66,7 +66,7 @@ def add_record(results: Path, config: Path, change: str, root: Path) -> None:
     }
     path = root / RECORDS
     for source, name in ((results, "study.parquet"), (config, "config.yaml")):
-        with replacing(root / _folder(row) / name) as copy:
+        with replacing(root / folder_of(row) / name) as copy:
             copyfile(source, copy)
     records = pl.DataFrame([row], COLUMNS)
     if path.exists():
@@ -75,7 +75,8 @@ def add_record(results: Path, config: Path, change: str, root: Path) -> None:
     write_text(root / PAGE, with_generated(root / PAGE, tables(records.to_dicts())))
 
 
-def _folder(row: dict[str, Any]) -> str:
+def folder_of(row: dict[str, Any]) -> str:
+    """Return the folder of a row, as a path in the checkout."""
     return f"docs/results/records/{row['date']}-{row['commit'][:7]}"
 
 
@@ -86,7 +87,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
         [
             [
                 escape(str(row["date"])),
-                f"[{row['commit'][:7]}]({_folder(row).removeprefix('docs/')}/config.yaml)",
+                f"[{row['commit'][:7]}]({folder_of(row).removeprefix('docs/')}/config.yaml)",
                 escape(row["change"]),
                 f"{row['seeds']}",
                 f"{row['flops']:.2g}",

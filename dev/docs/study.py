@@ -11,7 +11,7 @@ from cadmus.store import write_text
 from cadmus.study import COMPARISON, LAW, PAGE, files_of
 from cadmus.study.law import Models, budget_of
 from cadmus.study.page import cost, figures, write_all
-from cadmus.study.results import read
+from cadmus.study.results import Results, read
 from cadmus.tables import escape
 from dev.docs import BEGIN, END, with_generated
 
@@ -22,6 +22,18 @@ def _published(root: Path) -> Models:
     """Return the FLOPs, 6 x parameters x tokens, and the parameters of the published models."""
     runs = {path.parent.name: json.loads(path.read_text()) for path in root.glob("docs/results/*/run.json")}
     return {name: (6.0 * run["parameters"] * run["tokens"], run["parameters"]) for name, run in runs.items()}
+
+
+def _command(study: Results, root: Path) -> str:
+    """Return how to run a study: a command or, if this version lacks its config, the commit that has it."""
+    config = f"config/studies/{study.name}.yaml"
+    if (root / config).is_file():
+        return f"```sh\nmake run CONFIG={config}\n```"
+    commit = study.commit[:7]
+    return (
+        f"This version does not have what the study tested. The study runs at commit `{commit}`; "
+        f"`git show {commit}:{config}` prints its config."
+    )
 
 
 def publish(results: Path, root: Path) -> None:
@@ -44,9 +56,7 @@ def publish(results: Path, root: Path) -> None:
         origin = (
             f"Differences are paired by seed, with 95% intervals ([all numbers]({files}/{PAGE}), "
             f"[comparison.csv]({files}/{COMPARISON}), [study.parquet]({files}/{_FILE})). {cost(study)}\n\n"
-            "```sh\n"
-            f"make run CONFIG=config/studies/{study.name}.yaml\n"
-            "```\n"
+            f"{_command(study, root)}\n"
         )
         block = with_generated(page, f"{figures(study, optimal, files)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)

@@ -214,7 +214,7 @@ def draw(results: pl.DataFrame, output: Path) -> None:
     found = decided(results)
     print(found)
     found.write_csv(output.with_suffix(".csv"))
-    style.styled(_figure)(results).savefig(output, dpi=200)
+    style.save(style.styled(_figure)(results), [output])
 
 
 def _figure(results: pl.DataFrame):

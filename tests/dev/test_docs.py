@@ -1,7 +1,6 @@
 """The generated parts of the documents are current, and are written from results."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -10,12 +9,14 @@ import polars as pl
 import pytest
 
 from cadmus import store
+from cadmus.config.study import load_study
+from cadmus.plan import plan_study
 from cadmus.study.results import COLUMNS
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
-from dev.docs.readme import FILES, publish, with_results
+from dev.docs.readme import FILES, LARGE, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
-from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, tables
+from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
 from tests.checkout import ROOT
 
 
@@ -38,15 +39,6 @@ def test_the_schema_rejects_values_out_of_bounds(change) -> None:
         jsonschema.validate(config | change, described)
 
 
-def test_every_link_has_a_target() -> None:
-    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "config/README.md"]
-    texts = {path: path.read_text() for path in documents}
-    for path, text in texts.items():
-        for link in re.findall(r"\]\(([^)#]+)\)", re.sub(r"`[^`\n]*`", "", text)):
-            if not link.startswith("http"):
-                assert (path.parent / link).exists(), f"{path.name}: {link}"
-
-
 def test_a_document_needs_one_place() -> None:
     with pytest.raises(ValueError, match="needs one"):
         with_generated(Path("README.md"), "new", f"{BEGIN}{BEGIN}{END}")
@@ -60,6 +52,8 @@ def test_a_finished_run_is_published(tmp_path) -> None:
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         if name.startswith("tables/"):
             shutil.copy(published / Path(name).name, results / name)
+        elif Path(name).stem in LARGE and name.endswith(".csv"):
+            pl.read_parquet(published / f"{Path(name).stem}.parquet").write_csv(results / name)
         else:
             (results / name).touch()
     for name in ("experiments", "model"):
@@ -87,7 +81,11 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    assert (tmp_path / "docs/results/quick/interchange.csv").is_file()
+    data = {path.name for path in (tmp_path / "docs/results/quick").glob("*grid.*")}
+    assert data == {"comparison_grid.png", "comparison_grid.parquet"}
+    for name in ("comparison_grid.parquet", "interchange.csv"):
+        assert f"]({name})." in page
+        assert (tmp_path / "docs/results/quick" / name).is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
@@ -133,5 +131,19 @@ def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     assert "worse \\| narrower" in page
     with pytest.raises(SystemExit, match="3 seeds"):
         add_record(study(tmp_path, seeds=2), config, "none", tmp_path)
-    table = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
-    assert with_generated(ROOT / PAGE, tables(table)) == (ROOT / PAGE).read_text()
+
+
+def test_the_speed_record_starts_from_the_config_of_the_record() -> None:
+    rows = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
+    assert with_generated(ROOT / PAGE, tables(rows)) == (ROOT / PAGE).read_text()
+    best = min((row for row in rows if row["reached"]), key=lambda row: row["flops"])
+    starter = ROOT / "config/studies/speedrun.yaml"
+    assert starter.read_bytes() == (ROOT / folder_of(best) / "config.yaml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "row", pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts(), ids=folder_of
+)
+def test_a_config_of_a_record_needs_its_flops(row) -> None:
+    planned = plan_study(load_study(ROOT / folder_of(row) / "config.yaml"))
+    assert planned["flops"] / row["seeds"] == pytest.approx(row["flops"], rel=0.1)

@@ -1,11 +1,17 @@
 """The page in a browser."""
 
+import re
+
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from cadmus import isa
+from cadmus.model import SNAPSHOTS
+from cadmus.train.paths import find_snapshots, step_of
+from dev.docs import demo
 from tests.browsing import browser_page
+from tests.checkout import ROOT
 
 PROGRAM = r"\3*;5f72:bE2<i15="
 
@@ -154,11 +160,112 @@ def test_errors_keep_the_input(page):
     page.fill("#program", "34+7=q")
     expect(page.locator("#error")).to_contain_text("unknown symbol 'q' at position 6")
     assert page.input_value("#program") == "34+7=q"
-    assert texts(page, "#tokens b") == [*"34+7=."]
+    page.fill("#program", "34 + 7 q")
+    expect(page.locator("#error")).to_contain_text("unknown symbol 'q' at position 8")
     page.fill("#program", "34+8=")
-    expect(page.locator("#verdict")).to_contain_text("false")
+    expect(page.locator("#verdict")).to_contain_text("false · leaves")
     assert page.locator("#error").inner_text() == ""
     page.fill("#program", "1" * 10_000)
     expect(page.locator("#error")).to_contain_text("the program has 10000 instructions; at most 250")
     page.fill("#program", "34.5")
     expect(page.locator("#error")).to_be_hidden()
+
+
+@pytest.mark.parametrize("typed", ["34+7=q", "", " "])
+def test_nothing_of_an_earlier_program_stays_next_to_an_error(page, typed):
+    page.locator("#chips a").first.click()
+    page.click("#complete")
+    results = page.locator(".result, #example")
+    for each in results.all():
+        expect(each).to_be_visible()
+    page.fill("#program", typed)
+    expect(page.locator("#error")).to_be_visible()
+    for each in results.all():
+        expect(each).to_be_hidden()
+    # Neither keys nor a change of the size draw it again.
+    page.locator("body").press("ArrowRight")
+    page.set_viewport_size({"width": 400, "height": 800})
+    expect(page.locator("#verdict")).to_be_hidden()
+    page.fill("#program", "34+7=")
+    expect(page.locator("#error")).to_be_hidden()
+    expect(page.locator("#verdict")).to_be_visible()
+
+
+def test_examples_are_explained_and_completed(page):
+    examples = page.locator("#chips a")
+    assert texts(page, "#chips a")[-1] == "out of range"
+    for example in examples.all():
+        example.click()
+        expect(example).to_have_attribute("aria-current", "true")
+        expect(page.locator("#example")).to_have_text(example.get_attribute("title"))
+        prompt = page.input_value("#program")
+        page.click("#complete")
+        expect(page.locator("#verdict")).to_contain_text("the model wrote")
+        completion = page.input_value("#program").removeprefix(prompt)
+        assert page.locator("#verdict code").inner_text() == completion
+        solved = example != examples.last and not page.locator("#verdict .false").count()
+        assert solved == (example.inner_text() != "out of range")
+    expect(page.locator("#verdict")).to_contain_text("false · leaves")
+    expect(page.locator("#example")).to_contain_text("values compared in training are from -20 to 20")
+    page.fill("#program", "34+7=")
+    expect(page.locator("#example")).to_be_hidden()
+    assert page.locator("#chips [aria-current]").count() == 0
+
+
+def test_advice(page, model):
+    page.fill("#program", "12 + 345 =")
+    expect(page.locator("#advice")).to_have_text("Each character is an instruction: 12 is a 1 and a 2.")
+    page.fill("#program", "3 4 + 7 =")
+    expect(page.locator("#advice")).to_be_hidden()
+    page.fill("#program", "1" * model.max_length)
+    expect(page.locator("#tokens li")).to_have_count(model.max_length)
+    expect(page.locator("#advice")).to_be_hidden()
+    page.click("#complete")
+    expect(page.locator("#verdict")).to_contain_text("the model wrote")
+    page.fill("#program", "1" * (model.max_length + 1))
+    expected = (
+        f"trained on programs of up to {model.max_length} instructions; this one has {model.max_length + 1}"
+    )
+    expect(page.locator("#advice")).to_contain_text(expected)
+
+
+@pytest.mark.parametrize("given", ["5", "-1", ""])
+def test_the_temperature_is_checked(page, given):
+    page.fill("#program", "34+7")
+    page.fill("#temperature", given)
+    page.click("#complete")
+    expect(page.locator("#error")).to_have_text(
+        f"temperature: must be a number from 0 to 2, got {given or 'none'}"
+    )
+    expect(page.locator("#temperature")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#program")).to_have_attribute("aria-invalid", "false")
+    assert page.input_value("#program") == "34+7"
+    page.fill("#temperature", "0.25")
+    page.click("#complete")
+    expect(page.locator("#program")).not_to_have_value("34+7")
+    expect(page.locator("#error")).to_be_hidden()
+
+
+def test_snapshots_have_probes_of_their_own(page):
+    accuracies = []
+    steps = [*sorted(map(step_of, find_snapshots(SNAPSHOTS))), None]
+    assert page.locator("#snapshot").get_attribute("max") == str(len(steps) - 1)
+    for number, step in enumerate(steps):
+        page.fill("#snapshot", str(number))
+        expect(page.locator("#step")).to_have_text("trained" if step is None else f"after {step:,} steps")
+        accuracies.append(int(re.search(r"Accuracy (\d+)%", page.locator("#probe").inner_text())[1]))
+    assert accuracies == sorted(set(accuracies))
+
+
+def test_the_page_lists_the_instructions(page):
+    page.click("#instructions summary")
+    rows = [row.split("\t") for row in texts(page, "#instructions tbody tr")]
+    expected = [[row.symbol, row.name, row.effect, row.meaning] for row in isa.INSTRUCTIONS]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        [cell.strip() for cell in row] for row in expected
+    ]
+
+
+@pytest.mark.parametrize("picture", [demo.ANIMATION, demo.SCREENSHOT])
+def test_the_pictures_show_the_controls_of_the_page(page, picture):
+    assert demo.shown_controls(ROOT / picture) == demo.controls(page), "run `python -m dev.docs demo`"

@@ -2,6 +2,8 @@
 
 import json
 import re
+import tomllib
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -13,15 +15,19 @@ from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.explore import site
 from cadmus.explore.site import DATA, PAGE, write_site
+from cadmus.model import SNAPSHOTS
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.train.labels import LARGEST, label_names
+from cadmus.train.paths import find_snapshots
 from cadmus.vm import reference
 from dev.fuzz import CHUNK, programs_of
 from tests.browsing import browser_page
+from tests.checkout import ROOT
 from tests.model.models import SIZES
 
+PAPER = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Paper"]
 FUZZED = 100_000
 ASKED = 16
 """Tasks of each question that the model completes."""
@@ -135,16 +141,20 @@ def test_models_of_all_kinds_are_written(activation, tmp_path):
 def test_the_command_writes_a_site(tmp_path, model):
     done = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "site")], catch_exceptions=False)
     assert done.exit_code == 0
-    files = {path.name for path in PAGE.iterdir()} | {DATA, "model.bin"}
-    assert {path.name for path in (tmp_path / "site").iterdir()} == files
-    assert sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < 3_500_000
+    opened = {path.name for path in PAGE.iterdir()} | {DATA, "model.bin"}
+    snapshots = {f"{path.name}.bin" for path in find_snapshots(SNAPSHOTS)}
+    assert {path.name for path in (tmp_path / "site").iterdir()} == opened | snapshots
+    assert sum((tmp_path / "site" / name).stat().st_size for name in opened) < 3_600_000
     data = json.loads((tmp_path / "site" / DATA).read_text())
     assert list(data["questions"]) == list(QUESTIONS)
     assert {QUESTIONS[name].template for name in data["questions"]} == set(TEMPLATES)
-    probe = data["probe"]
-    assert (probe["layer"], probe["supervised"]) == (model.sizes.layers - 2, True)
-    assert 0.95 < probe["accuracy"] <= 1
-    assert 0.05 < probe["majority"] < 0.5
+    assert [each["file"] for each in data["models"]] == [*sorted(snapshots), "model.bin"]
+    probes = [each["probe"] for each in data["models"]]
+    for probe in probes:
+        assert (probe["layer"], probe["supervised"]) == (model.sizes.layers - 2, True)
+        assert 0.05 < probe["majority"] < 0.5
+    assert 0.95 < probes[-1]["accuracy"] <= 1
+    assert probes[0]["accuracy"] < probes[-1]["accuracy"]
     # The page writes the labels itself.
     assert {"none or NAN", "sequence of 0", "sequence of 6 or more", f"integer beyond ±{LARGEST}"} <= set(
         label_names()
@@ -161,4 +171,20 @@ def test_the_command_writes_a_site(tmp_path, model):
 
 def test_the_page_loads_nothing_from_other_sites():
     for path in PAGE.iterdir():
-        assert not re.search(r"https?://|@import", path.read_text(encoding="utf-8")), path
+        # A link loads nothing until someone follows it.
+        text = path.read_text(encoding="utf-8").replace(f'<a href="{PAPER}">', "")
+        assert not re.search(r"https?://|@import", text), path
+
+
+def test_the_server_sends_the_policy_of_the_page(address):
+    with urlopen(address) as reply:
+        page, sent = reply.read().decode(), reply.headers
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src 'none'; script-src 'self'; ")
+    assert sent["Content-Security-Policy"] == f"{policy}; frame-ancestors 'none'"
+    assert sent["X-Frame-Options"] == "DENY"
+
+
+def test_the_page_links_the_documentation(tmp_path):
+    write_site(Cadmus(GPT(SIZES)), "small", None, tmp_path, documentation="../index.html")
+    assert json.loads((tmp_path / DATA).read_text())["documentation"] == "../index.html"

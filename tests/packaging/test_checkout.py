@@ -13,6 +13,10 @@ from cadmus.cli.main import COMMANDS
 from cadmus.distribution import NAME, VERSION
 from tests.checkout import ROOT
 
+LARGEST_CLONE = 20 << 20
+"""Bytes of the tracked files."""
+LARGEST_FILE = 512 << 10
+"""Bytes of a tracked file other than weights."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -54,6 +58,16 @@ def test_the_docker_image_runs_a_make_target_and_ignores_what_git_ignores() -> N
         for name in (".gitignore", ".dockerignore")
     )
     assert ignored <= left_out
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a clone")
+def test_a_clone_is_small() -> None:
+    """Figures that are not written by `style.save` or data that belong into Parquet make it grow."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    sizes = {name: (ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name}
+    assert sum(sizes.values()) <= LARGEST_CLONE
+    weights = {name for name in sizes if name.endswith(".safetensors")}
+    assert max(size for name, size in sizes.items() if name not in weights) <= LARGEST_FILE
 
 
 DRY = ("-n", "-o", ".venv/installed")

@@ -224,6 +224,17 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
     assert not list((tmp_path / "root").rglob(".*"))
 
 
+def test_a_published_study_shows_how_to_run_it(collected, tmp_path):
+    root = tmp_path / "root"
+    config = root / "config/studies/demo.yaml"
+    for shown in ("git show {}:config/studies/demo.yaml", "make run CONFIG=config/studies/demo.yaml"):
+        publish(collected, root)
+        command = shown.format(read(collected).commit[:7])
+        assert command in (root / "docs/findings/demo.md").read_text()
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.touch()
+
+
 def test_no_published_width_is_0(collected):
     study = read(collected)
     many = study._replace(rows=study.rows.with_columns(n=pl.lit(10**12, pl.Int64)))

@@ -8,7 +8,7 @@ import { makeMachine } from "./machine.js";
 const at = (id) => document.getElementById(id);
 const END = ".";
 const SHOWN = 8; // instructions in the list of predictions
-const LEAST = 0.0005; // probability that still rounds to 0.1%; less is listed only for the baseline's sake
+const LEAST = 0.0005; // probability that still rounds to 0.1%
 const OPENING = "#program=62*5%2B46*7-%3D.&place=10"; // the model completes it from this instruction on
 const SIDE = 585; // pixels of the enlarged head, less on a narrow screen
 const READABLE = 8; // pixels per instruction below which the attention labels only the chosen one
@@ -20,12 +20,13 @@ let tokenOf; // by symbol
 let machine;
 let grade;
 let model;
-let probe; // {weights, intercepts}
+let probe; // the model's, as site.json describes it
 let seen = null; // the program and what machine and model make of it
 let task = null; // what the program is to solve
 let guessing = false; // the visitor answers before the model
 let chosen = { place: 0, layer: 1, head: 0 };
 let writing = null; // the completion in progress
+let wrote = null; // {text, completion}: the last program that the model completed, and what it added
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -38,6 +39,7 @@ function floats(text) {
 }
 
 const pause = () => new Promise((resume) => setTimeout(resume));
+const listed = (words) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 const pick = (list) => list[Math.floor(Math.random() * list.length)];
 const percent = (share) => (share < LEAST ? "<0.1%" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`);
 const symbolOf = (token) => site.instructions[token].symbol;
@@ -63,9 +65,10 @@ function largest(values) {
 // ---- reading a program
 
 function checked(text) {
+  const symbols = [...text];
+  const unknown = symbols.findIndex((symbol) => symbol.trim() && !tokenOf.has(symbol));
+  if (unknown >= 0) throw new Error(`unknown symbol '${symbols[unknown]}' at position ${unknown + 1}; each character is one of the ${tokenOf.size} instructions`);
   const written = text.replace(/\s/g, "");
-  const unknown = [...written].findIndex((symbol) => !tokenOf.has(symbol));
-  if (unknown >= 0) throw new Error(`unknown symbol '${[...written][unknown]}' at position ${unknown + 1}; each character is one of the ${tokenOf.size} instructions`);
   const [program] = written.split(END);
   if (!program) throw new Error("the program is empty; type instructions, or take a task");
   if (program.length > site.longest) throw new Error(`the program has ${program.length} instructions; at most ${site.longest}`);
@@ -82,8 +85,7 @@ function labelOf(value) {
 
 // What the probe reads at a place, and what is there: what the program up to it leaves.
 function readBy(place) {
-  const { layer } = site.probe;
-  const shares = softmax(product(probe.weights, seen.read[place].states[layer], probe.intercepts));
+  const shares = softmax(product(probe.weights, seen.read[place].states[probe.layer], probe.intercepts));
   const best = largest(shares);
   const truth = labelOf(machine.trace(seen.program.slice(0, place + 1)).outputs.at(-1));
   return { label: site.labels.names[best], probability: shares[best], truth };
@@ -102,15 +104,32 @@ function look(text, place = Infinity) {
     seen.probed = seen.read.map((_, i) => readBy(i));
     chosen.place = Math.max(0, Math.min(fresh ? place : chosen.place, program.length - 1));
     say("");
+    at("advice").textContent = advice(text, program).join(" ");
     draw();
   } catch (error) {
+    // Nothing that was computed for another program stays next to the error.
+    seen = null;
+    at("advice").textContent = at("example").textContent = "";
+    at("task").hidden = true;
     say(error.message);
   }
+  document.body.classList.toggle("unread", !seen);
 }
 
-function say(message) {
+// What is allowed and may still surprise.
+function advice(text, program) {
+  const { max_length: longest } = site.model;
+  const numbers = /\s/.test(text) ? text.match(/[0-9]{2,}/g) ?? [] : [];
+  return [
+    ...numbers.slice(0, 1).map((number) => `Each character is an instruction: ${number} is ${listed([...number].map((digit) => `a ${digit}`))}.`),
+    ...(program.length > longest ? [`The model was trained on programs of up to ${longest} instructions; this one has `
+      + `${program.length}, so its predictions may be wrong.`] : []),
+  ];
+}
+
+function say(message, field = "program") {
   at("error").textContent = message;
-  at("program").ariaInvalid = message ? "true" : "false";
+  for (const each of ["program", "temperature"]) at(each).ariaInvalid = String(message !== "" && each === field);
 }
 
 function setProgram(text, place) {
@@ -146,11 +165,17 @@ async function completed(prefix, temperature, show = () => {}) {
 }
 
 async function complete() {
+  const { value, min, max, valueAsNumber: temperature } = at("temperature");
+  if (!(temperature >= Number(min) && temperature <= Number(max))) {
+    return say(`temperature: must be a number from ${min} to ${max}, got ${value || "none"}`, "temperature");
+  }
   try {
     const { program, ended } = checked(at("program").value);
     if (ended) throw new Error(`the program has its end ${END}; remove it to have it completed`);
-    const text = await completed(program, Number(at("temperature").value), (so_far) => { at("program").value = so_far; });
-    if (text !== null) look(text, program.length - 1);
+    const text = await completed(program, temperature, (so_far) => { at("program").value = so_far; });
+    if (text === null) return;
+    wrote = { text, completion: text.slice(program.length) };
+    look(text, program.length - 1);
   } catch (error) {
     say(error.message);
   }
@@ -195,6 +220,7 @@ async function judge() {
 // ---- drawing
 
 function draw() {
+  drawExample();
   drawVerdict();
   drawTrace();
   drawLens();
@@ -203,11 +229,29 @@ function draw() {
   judge();
 }
 
+const programOf = (hash) => new URLSearchParams(hash.slice(1)).get("program");
+
+// The explanation of the example that the program begins with.
+function drawExample() {
+  const examples = [...at("chips").querySelectorAll("a")];
+  const example = examples.find(({ hash }) => seen.program.startsWith(programOf(hash)));
+  for (const each of examples) each.ariaCurrent = each === example ? "true" : null;
+  at("example").textContent = example?.title ?? "";
+}
+
 function drawVerdict() {
   const values = seen.outputs.length ? seen.outputs.map(valueBox) : ["nothing"];
   at("verdict").replaceChildren(
     element("span", { className: String(seen.true), textContent: String(seen.true) }), " · leaves ", ...values,
+    ...(seen.true ? [] : [" · a true program leaves a value, and no 0 or NAN"]), ...written(),
   );
+}
+
+// What the model wrote, if it completed this program.
+function written() {
+  if (wrote?.text !== seen.program + (seen.ended ? END : "")) return [];
+  const stopped = seen.ended ? "" : `, and no end within ${site.model.max_length} instructions, the most in training`;
+  return [" · the model wrote ", wrote.completion ? element("code", { textContent: wrote.completion }) : "nothing", stopped];
 }
 
 function valueBox(value) {
@@ -457,9 +501,8 @@ const KEYS = { Home: "first", ArrowLeft: "previous", ArrowRight: "next", End: "l
 
 // A link has the program and the place, from 1; without a place, it shows the last instruction.
 function follow(hash) {
-  const link = new URLSearchParams(hash.slice(1));
-  const place = Number(link.get("place"));
-  setProgram(link.get("program") ?? "", place >= 1 ? Math.floor(place) - 1 : Infinity);
+  const place = Number(new URLSearchParams(hash.slice(1)).get("place"));
+  setProgram(programOf(hash) ?? "", place >= 1 ? Math.floor(place) - 1 : Infinity);
 }
 
 async function load(file) {
@@ -468,20 +511,37 @@ async function load(file) {
   return reply;
 }
 
-const loadModel = async (file) => new GPT(site.model, await (await load(file)).arrayBuffer());
+const buffer = async (file) => (await load(file)).arrayBuffer();
 
-// Snapshots stay loaded, the trained model is the last one.
+// A model and its probe, of the weights and an entry of site.models.
+function makeModel(weights, { probe: fitted }) {
+  const [matrix, intercepts] = [fitted.weights, fitted.intercepts].map(floats);
+  return { gpt: new GPT(site.model, weights), probe: { ...fitted, weights: matrix, intercepts } };
+}
+
+function use({ gpt, probe: fitted }) {
+  model = gpt;
+  probe = fitted;
+  const { layer, supervised, accuracy, majority } = probe;
+  at("probe").textContent = `Probe: the top of the stack, read by a linear probe of this model after block ${layer}`
+    + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
+    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
+}
+
+// Models stay loaded.
 async function useSnapshot(models) {
   const number = Number(at("snapshot").value);
-  const { step, file } = [...site.snapshots, { step: null, file: "model.bin" }][number];
-  at("step").textContent = step === null ? "trained" : `after ${step.toLocaleString("en")} steps`;
+  const { step, file } = site.models[number];
+  at("step").textContent = "loading";
   try {
-    models[number] ??= await loadModel(file);
+    models[number] ??= makeModel(await buffer(file), site.models[number]);
     if (number !== Number(at("snapshot").value)) return;
-    writing = null;
-    model = models[number];
+    at("step").textContent = step === null ? "trained" : `after ${step.toLocaleString("en")} steps`;
+    writing = wrote = null;
+    use(models[number]);
     look(at("program").value);
   } catch (error) {
+    at("step").textContent = "not loaded";
     say(`The snapshot did not load: ${error.message}`);
   }
 }
@@ -490,33 +550,37 @@ function describe() {
   const { name, parameters, layers, heads, width, max_length: longest } = site.model;
   at("model").textContent = `model ${name}: ${parameters.toLocaleString("en")} parameters, ${layers} blocks of ${heads} heads, `
     + `width ${width}, trained on programs of up to ${longest} instructions`;
-  const { layer, supervised, accuracy, majority } = site.probe;
-  at("probe").textContent = `Probe: the top of the stack, read by a linear probe of the trained model after block ${layer}`
-    + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
-    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
+  at("instructions").querySelector("tbody").append(...site.instructions.map(({ symbol, name, effect, meaning }) =>
+    element("tr", {}, ...[symbol, name, effect, meaning].map((text) => element("td", { textContent: text })))));
+  for (const example of at("chips").querySelectorAll("a")) {
+    example.title = example.title.replace("LOW", site.values.low).replace("HIGH", site.values.high);
+  }
+  if (site.documentation) {
+    at("documentation").replaceChildren(element("a", { href: site.documentation, textContent: "documentation" }));
+  }
   at("question").append(...Object.entries(site.questions).map(([value, { title }]) => element("option", { value, textContent: title })));
   at("layer").append(...Array.from({ length: layers }, (_, i) => element("option", { value: i + 1, textContent: i + 1 })));
   at("layer").value = chosen.layer = layers;
-  at("snapshots").hidden = !site.snapshots.length;
-  at("snapshot").max = at("snapshot").value = site.snapshots.length;
+  at("snapshots").hidden = site.models.length === 1;
+  at("snapshot").max = at("snapshot").value = site.models.length - 1;
 }
 
 async function begin() {
+  const models = {};
   try {
-    const weights = load("model.bin").then((reply) => reply.arrayBuffer());
+    const weights = buffer("model.bin");
     site = await (await load("site.json")).json();
-    model = new GPT(site.model, await weights);
+    const number = site.models.length - 1;
+    use(models[number] = makeModel(await weights, site.models[number]));
   } catch (error) {
     return say(`The model did not load: ${error.message}`);
   }
   tokenOf = new Map(site.instructions.map(({ symbol }, token) => [symbol, token]));
   machine = makeMachine(site);
   grade = makeGrader(site, machine);
-  probe = { weights: floats(site.probe.weights), intercepts: floats(site.probe.intercepts) };
   describe();
 
   let waiting;
-  const models = { [site.snapshots.length]: model };
   at("program").addEventListener("input", (event) => {
     clearTimeout(waiting);
     writing = null;
