@@ -53,12 +53,15 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def naming(source: PathLike[str] | str) -> Iterator[None]:
-    """Begin the message of an :class:`InputError` with ``source``, which the block does not know."""
+def naming(source: PathLike[str] | str, fix: str = "") -> Iterator[None]:
+    """Begin the message of an :class:`InputError` with ``source``, which the block does not know.
+
+    ``fix`` ends it.
+    """
     try:
         yield
     except InputError as error:
-        raise InputError(f"{source}: {error}") from None
+        raise InputError(f"{source}: {error}{f'; {fix}' if fix else ''}") from None
 
 
 def printable(text: str) -> str:

@@ -218,7 +218,7 @@ def answers() -> pl.DataFrame:
         for x in (-1, 0, 1)
         for y, outcome in ((-1, "correct"), (0, "wrong"), (1, "unanswered"))
     ]
-    return pl.DataFrame(rows, dict(experiments.columns("llm")))
+    return pl.DataFrame(rows, experiments.table("llm").schema)
 
 
 def try_mutant(

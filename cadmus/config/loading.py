@@ -10,7 +10,8 @@ import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
@@ -108,12 +109,15 @@ def read_model(path: Path | str, model: type[T]) -> T:
     return validate(read_yaml(path), model, str(path))
 
 
-def validate(values: Any, model: type[T], source: str) -> T:
-    """Validate values against a pydantic model, or a type such as ``dict[str, Model]``."""
+def validate(values: Any, model: type[T], source: str, fix: str | None = None) -> T:
+    """Validate values against a pydantic model, or a type such as ``dict[str, Model]``.
+
+    ``fix`` ends the error, if the problem alone does not tell it.
+    """
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {_describe(error, model)}") from None
+        raise InputError(f"{source}: {_describe(error, model)}{f'; {fix}' if fix else ''}") from None
 
 
 def find_config(name: str) -> Path:
@@ -257,4 +261,7 @@ def _fields(model: Any, path: tuple[int | str, ...]) -> list[str]:
         is_section = isinstance(model, type) and issubclass(model, BaseModel)
         # Otherwise a mapping of names to sections, or a list.
         model = model.model_fields[part].annotation if is_section else get_args(model)[-1]
+        if get_origin(model) in (Union, UnionType):
+            # A section or null.
+            model = get_args(model)[0]
     return list(model.model_fields)

@@ -23,6 +23,8 @@ from cadmus.config.fields import (
 )
 
 ATTENTION = "attention"
+OWN_MIXERS = ("cadmus.model.mixer:GatedRecurrence",)
+"""Mixers of Cadmus; any other one is code of the user's."""
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 
 

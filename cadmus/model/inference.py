@@ -18,8 +18,9 @@ import torch
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.model import named_or_default
-from cadmus.model.export import load_export, max_length, read_metadata
+from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
+from cadmus.model.mixer import Mixer
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
 
@@ -75,11 +76,18 @@ class Cadmus:
 
     @classmethod
     def load(
-        cls, directory: Path | str | None = None, device: torch.device | str = "cpu", batch_size: int = 512
+        cls,
+        directory: Path | str | None = None,
+        device: torch.device | str = "cpu",
+        batch_size: int = 512,
+        mixer: Mixer | None = None,
     ) -> "Cadmus":
-        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
+        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model.
+
+        An export runs no code. One whose config names a mixer of your own needs the class: ``mixer``.
+        """
         path = named_or_default(None if directory is None else Path(directory))
-        return cls(load_export(path, device), batch_size, max_length(read_metadata(path)))
+        return cls(load_export(path, device, mixer), batch_size, read_metadata(path).longest_program)
 
     def induce(
         self, examples: str | Sequence[str], k: int = 64, *, temperature: float = 1.0, seed: int = 0

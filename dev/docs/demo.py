@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM
 
 from cadmus.explore.site import write_site
 from cadmus.model import DEFAULT_MODEL
-from cadmus.model.export import trained_config
+from cadmus.model.export import read_metadata
 from cadmus.model.inference import Cadmus
 from cadmus.train.paths import find_snapshots, step_of
 
@@ -43,7 +43,7 @@ def publish(snapshots: Path, root: Path) -> None:
         if step_of(path) in PUBLISHED:
             model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float16)
             model.save_pretrained(root / "docs/results/laptop/snapshots" / path.name)
-    config = trained_config(DEFAULT_MODEL)
+    config = read_metadata(DEFAULT_MODEL).config
     with tempfile.TemporaryDirectory() as folder:
         write_site(Cadmus.load(DEFAULT_MODEL), DEFAULT_MODEL.name, config, Path(folder), snapshots)
         _write(_shots(Path(folder)), root / "docs/assets/demo.gif")

@@ -69,7 +69,7 @@ def test_a_wrong_mixer_is_one_line(name, message):
     with pytest.raises(InputError, match=f"model.mixer: {__name__}:{name}: .*{message}"):
         mixer.check(f"{__name__}:{name}", 16, 2)
     with pytest.raises(InputError, match="No module named 'nowhere'"):
-        mixer.build("nowhere:Class", 16, 2)
+        mixer.admit("nowhere:Class")
 
 
 def test_parameters_are_counted(model):
@@ -77,7 +77,7 @@ def test_parameters_are_counted(model):
 
 
 def test_completions_do_not_depend_on_the_cache(model, tmp_path):
-    save_export(model, tmp_path / "model", {"config": {}})
+    save_export(model, tmp_path / "model", {})
     cadmus = Cadmus(load_export(tmp_path / "model"), max_length=20)
     prompts = ["12+", "3", "44*5-21", "9"]
     texts, ended = cadmus.complete(prompts)
