@@ -24,8 +24,8 @@ class Header(Record):
     kind: PlainText
     isa_digest: PlainText
     commit: PlainText
-    versions: dict[PlainText, PlainText] = {}
-    files: dict[str, Digest] = {}
+    versions: dict[PlainText, PlainText] = Field({})
+    files: dict[str, Digest] = Field({})
     """SHA-256 of the files that it seals, by name."""
 
 

@@ -10,13 +10,18 @@ import polars as pl
 import pytest
 
 from cadmus import store
-from cadmus.study.results import COLUMNS
+from cadmus.config import load_config
+from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
 from dev.docs.readme import FILES, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, tables
 from tests.checkout import ROOT
+from tests.figures import test_figures as samples
+from tests.study.exports import write_metadata
+
+RUN = load_config(ROOT / "tests/tiny.yaml")
 
 
 def test_configs_are_described() -> None:
@@ -62,14 +67,12 @@ def test_a_finished_run_is_published(tmp_path) -> None:
             shutil.copy(published / Path(name).name, results / name)
         else:
             (results / name).touch()
-    for name in ("experiments", "model"):
-        (results / name).mkdir()
     origin = {"config_digest": "c0", "model_digest": "m0"}
-    store.write_parquet(
-        results / "experiments/completions.parquet", "results", pl.DataFrame({"x": [1]}), origin
-    )
+    completions = results / "experiments/completions.parquet"
+    store.write_parquet(completions, "results", samples.completions(), origin)
     trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
-    store.write_json(results / "model/meta.json", "model", trained)
+    trained |= {"flops": 1e9, "device": "cpu", "data_digest": "d0", "config": RUN.model_dump()}
+    write_metadata(results / "model", RUN, **trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)
     page = (tmp_path / "docs/results/quick/README.md").read_text()
@@ -103,7 +106,7 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
     described = {"name": "speedrun", "question": "", "base": "a", "compare": ["next_token"]}
     described |= {"law_flops": [], "missing": []}
     path = directory / "study.parquet"
-    store.write_parquet(path, "study", pl.DataFrame(rows, COLUMNS), {"study": json.dumps(described)})
+    store.write_parquet(path, "study", pl.DataFrame(rows, TABLE.schema), {"study": json.dumps(described)})
     return path
 
 
