@@ -64,6 +64,13 @@ def naming(source: PathLike[str] | str, fix: str = "") -> Iterator[None]:
         raise InputError(f"{source}: {error}{f'; {fix}' if fix else ''}") from None
 
 
+def check_counts(**counts: int) -> None:
+    """Check arguments that must be whole numbers of at least 0."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+            raise InputError(f"{name}: must be a whole number of at least 0, got {value!r}")
+
+
 def printable(text: str) -> str:
     r"""Escape control and formatting characters, which could change what a terminal shows.
 

@@ -81,6 +81,7 @@ def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     if manifest.config_digest != config.dataset_digest():
         problem = f"sampled with another seed or section dataset than config {config.name!r} has"
         raise InputError(f"{dataset}: {problem}; sample it again")
+    paths.check()
     check_export(paths.export)
     check_writable(paths.metrics)
     if paths.snapshots is not None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import TEMPLATES, Dataset
+from cadmus.config.dataset import TEMPLATE_OF, TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
@@ -62,6 +62,11 @@ class Config(Section):
             layer = getattr(self.train, field)
             if layer is not None and layer > layers:
                 raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
+        for question in self.train.verdict.questions if self.train.verdict.fraction else ():
+            template = TEMPLATE_OF[question]
+            if not getattr(self.dataset.templates, template).train:
+                problem = f"{question}: dataset.templates.{template} has no train programs; drop the question"
+                raise ValueError(f"train.verdict.questions: {problem}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         return self
@@ -178,10 +183,11 @@ def read_changes(given: Iterable[str]) -> dict[str, Any]:
         field, equals, value = text.partition("=")
         if not (field and equals):
             raise InputError(f"--set {text}: must be FIELD=VALUE, such as train.steps=100")
-        try:
-            changes[field] = yaml.load(value, _Loader)
-        except yaml.YAMLError:
-            raise InputError(f"--set {text}: the value is not valid YAML") from None
+        with reading(f"--set {text}"):
+            try:
+                changes[field] = yaml.load(value, _Loader)
+            except yaml.YAMLError:
+                raise InputError(f"--set {text}: the value is not valid YAML") from None
     return changes
 
 

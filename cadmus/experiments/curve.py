@@ -3,6 +3,7 @@
 import polars as pl
 
 from cadmus.columns import COUNT, NAME, NONNEGATIVE
+from cadmus.errors import InputError
 from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
 from cadmus.experiments.experiment import ACCURACY, OF_PROGRAMS, Experiment, Figure, Findings, Subject
@@ -11,13 +12,16 @@ from cadmus.tools import progress
 
 def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy of each snapshot of a training, by training compute."""
-    from cadmus.model.export import Snapshot, read_metadata_as
+    from cadmus.model.export import Snapshot, read_metadata, read_metadata_as
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.curve.programs)
+    sizes = read_metadata(subject.directory).model
     rows = []
     for path in progress("snapshots", subject.snapshots):
         metadata = read_metadata_as(Snapshot, path, "give the snapshots of a training")
+        if metadata.model != sizes:
+            raise InputError(f"{path}: has other sizes than {subject.directory}; give those of one training")
         completions = grade_model(subject.model(path), tasks, dataset)
         compute = {"step": metadata.steps, "tokens": metadata.tokens, "flops": metadata.flops}
         rows.append(accuracy_by(completions, "question").with_columns(**compute))

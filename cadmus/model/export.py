@@ -28,6 +28,8 @@ from cadmus.records import Header, Record
 
 MAX_POSITIONS = 256
 """For ``transformers``; rotary positions have no limit."""
+LARGEST_OUTPUT = 1e9
+"""Upper limit of the outputs of layers, far above those of any training; experiments square them in fp32."""
 
 _FIX = "save the model again"
 
@@ -249,7 +251,9 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu", mixer
     model.load_state_dict(weights, strict=False, assign=True)
     if model.sizes.tied:
         model.lm_head.weight = model.embed_in.weight
-    return model.to(device).eval().requires_grad_(False)
+    model = model.eval().requires_grad_(False)
+    _check_outputs(path, model)
+    return model.to(device)
 
 
 def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -264,6 +268,20 @@ def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> 
     if not weight.isfinite().all():
         raise InputError(f"{path}: {name}: has a weight that is NaN or infinite; {_FIX}")
     return weight
+
+
+@torch.inference_mode()
+def _check_outputs(path: Path, model: GPT) -> None:
+    """Check that no output overflows, on a program of all instructions: finite weights may be huge."""
+    tokens = torch.arange(isa.VOCABULARY_SIZE)[None]
+    visible = torch.ones(1, isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE, dtype=torch.bool).tril()
+    x = torch.empty(0)
+    for layer, x in enumerate(model.residual_stream(tokens, tokens, visible)):
+        # NaN is not below it either.
+        if not (x.abs() < LARGEST_OUTPUT).all():
+            raise InputError(f"{path}: the output of layer {layer} is NaN or too large; {_FIX}")
+    if not (model.logits(x).abs() < LARGEST_OUTPUT).all():
+        raise InputError(f"{path}: the logits are NaN or too large; {_FIX}")
 
 
 class _NoInitialValues(TorchFunctionMode):

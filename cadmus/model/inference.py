@@ -17,6 +17,7 @@ import torch
 
 from cadmus import isa
 from cadmus.config import Dataset
+from cadmus.errors import InputError
 from cadmus.model import named_or_default
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
@@ -316,6 +317,8 @@ class Sampler:
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         # Logits of at most 0 do not overflow when divided by a small temperature.
         shifted = (logits - logits.max(-1, keepdim=True).values).cpu().double()
+        if not shifted.isfinite().all():
+            raise InputError("the logits of the model are not finite")
         probabilities = (shifted / self.temperature).softmax(-1)
         probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
         nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)

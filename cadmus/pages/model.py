@@ -1,5 +1,6 @@
 """The model card of an export, written from files only."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -105,4 +106,5 @@ def _last_loss(metrics: Path, last: int) -> str:
 
 def _listed(values: dict[str, Any]) -> str:
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-    return "\n".join(f"- {key.replace('_', ' ')}: {text}" for key, text in texts.items())
+    # Entries of train.deepspeed may be any text.
+    return "\n".join(f"- {key.replace('_', ' ')}: {html.escape(text, False)}" for key, text in texts.items())
