@@ -288,12 +288,12 @@ def _seal_all(path: Path) -> None:
             elif entry.get("file") == str(path.relative_to(place.parent)):
                 entry["sha256"] = digest
         place.write_text(json.dumps(tree, indent=1), encoding="utf-8")
-        _seal(place)
+        seal(place)
         return
-    _seal(path)
+    seal(path)
 
 
-def _seal(path: Path) -> None:
+def seal(path: Path) -> None:
     """Write the seal of a file, if it has a place for one."""
     data, mark = path.read_bytes(), b'"seal": "'
     start = data.rfind(mark) + len(mark)

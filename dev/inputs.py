@@ -101,7 +101,6 @@ ON_DATASET = f"--dataset dataset {EVALUATE}"
 OF_MODEL = (
     COMPLETE,
     "complete 34+ --model model -n 3",
-    "induce --model model -n 3 1->1",
     "explore --model model --static site",
     "score features.safetensors --model model -n 4 --output out.parquet",
     "card model --completions completions.parquet --metrics metrics.jsonl",
@@ -125,8 +124,8 @@ OF_RESULTS = {
 FORGED = {
     "model/meta.json": OF_MODEL,
     "model/model.safetensors": OF_MODEL,
-    "saved/config.json": [line.replace("model model", "model saved") for line in OF_MODEL[:3]],
-    "saved/model.safetensors": [line.replace("model model", "model saved") for line in OF_MODEL[:3]],
+    "saved/config.json": [line.replace("model model", "model saved") for line in OF_MODEL[:2]],
+    "saved/model.safetensors": [line.replace("model model", "model saved") for line in OF_MODEL[:2]],
     "snapshots/step-00000002/meta.json": (
         f"evaluate curve --snapshots snapshots {ON_DATASET}",
         "explore --model model --snapshots snapshots --static site",

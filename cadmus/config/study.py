@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
-from cadmus.config.fields import Above0, Count, Distinct, Section, known
+from cadmus.config.fields import Above0, Count, Distinct, Section, check_distinct, known
 from cadmus.config.loading import Config, digest, merged, parse_config, read_values, validate
 from cadmus.errors import InputError, suggest
 
@@ -44,7 +44,7 @@ class Study(Section):
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
     """variant that the others are compared with; the first when null"""
-    experiments: Distinct[Compared] = ["completions"]
+    experiments: Annotated[list[Compared], AfterValidator(check_distinct)] = ["completions"]
     """experiments on each model"""
     compare: Distinct[str] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""

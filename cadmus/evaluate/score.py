@@ -57,6 +57,9 @@ def read_features(path: Path) -> dict[int, Features]:
     check_readable(path)
     with reading(path, "give a safetensors file"):
         tensors = load_file(path)
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not tensor.isfinite().all():
+            raise InputError(f"{path}: tensor {name!r}: must have finite floats")
     found: dict[int, Features] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
@@ -68,8 +71,6 @@ def read_features(path: Path) -> dict[int, Features]:
         if tensor.shape != shape or encoder.ndim != 2 or not len(encoder):
             wanted = f"must be {tuple(shape)}" if encoder.ndim == 2 else "must be (features, width)"
             raise InputError(f"{path}: tensor {name!r}: has shape {tuple(tensor.shape)}; {wanted}")
-        if not tensor.is_floating_point() or not tensor.isfinite().all():
-            raise InputError(f"{path}: tensor {name!r}: must have finite floats")
         bias = tensors.get(f"layer.{layer}.bias")
 
         def encode(states: Tensor, encoder: Tensor = encoder, bias: Tensor | None = bias) -> Tensor:
