@@ -12,7 +12,7 @@ from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset, validate
 from cadmus.dataset import sampler
 from cadmus.dataset.splits import Seen
-from cadmus.errors import Defect, InputError, suggest
+from cadmus.errors import Defect, InputError, check_counts, suggest
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of
 from cadmus.programs import Programs
@@ -88,7 +88,7 @@ def sample(
             ``load_config("config/laptop.yaml").dataset``, or some of its fields, such as
             ``{"values": {"low": -40, "high": 40}}``; None for the defaults.
     """
-    _check_counts(n=n, seed=seed)
+    check_counts(n=n, seed=seed)
     return sampler.sample(_section(dataset), seed, template, split, 0, n).programs.to_strings()
 
 
@@ -117,7 +117,7 @@ def tasks(
         start: number of tasks to skip, at the cost of at most one chunk.
         dataset: ranges and lengths, as for :func:`sample`.
     """
-    _check_counts(seed=seed, start=start)
+    check_counts(seed=seed, start=start)
     section = _section(dataset)
     sampler.check_names(section, template, split)
     name = question or template
@@ -259,9 +259,3 @@ def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, nu
 def _section(dataset: Section) -> Dataset:
     values = dict(dataset) if isinstance(dataset, Mapping) else dataset
     return _DEFAULTS if values is None else validate(values, Dataset, "dataset")
-
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
-            raise InputError(f"{name}: must be a whole number of at least 0, got {value!r}")

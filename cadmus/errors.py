@@ -53,12 +53,22 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def naming(source: PathLike[str] | str) -> Iterator[None]:
-    """Begin the message of an :class:`InputError` with ``source``, which the block does not know."""
+def naming(source: PathLike[str] | str, fix: str = "") -> Iterator[None]:
+    """Begin the message of an :class:`InputError` with ``source``, which the block does not know.
+
+    ``fix`` ends it.
+    """
     try:
         yield
     except InputError as error:
-        raise InputError(f"{source}: {error}") from None
+        raise InputError(f"{source}: {error}{f'; {fix}' if fix else ''}") from None
+
+
+def check_counts(**counts: int) -> None:
+    """Check arguments that must be whole numbers of at least 0."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+            raise InputError(f"{name}: must be a whole number of at least 0, got {value!r}")
 
 
 def printable(text: str) -> str:

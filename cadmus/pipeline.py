@@ -29,6 +29,8 @@ from cadmus.train.paths import RunPaths
 if TYPE_CHECKING:
     import polars as pl
 
+    from cadmus.model.mixer import Mixer
+
 
 def sample(config: Config, directory: Path | str) -> list[Path]:
     """Sample true programs of every template and split; return their files, the shards of a dataset."""
@@ -76,14 +78,15 @@ def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     from cadmus.model.export import check_export
 
     manifest = read_manifest(dataset)
-    if manifest["config_digest"] != config.dataset_digest():
+    if manifest.config_digest != config.dataset_digest():
         problem = f"sampled with another seed or section dataset than config {config.name!r} has"
         raise InputError(f"{dataset}: {problem}; sample it again")
+    paths.check()
     check_export(paths.export)
     check_writable(paths.metrics)
     if paths.snapshots is not None:
         check_writable(paths.snapshots, directory=True)
-    return manifest["digest"]
+    return manifest.digest
 
 
 def evaluate(
@@ -94,16 +97,18 @@ def evaluate(
     config: Config | None = None,
     device: str = "cpu",
     settings: Mapping[str, Any] | None = None,
+    mixer: "Mixer | None" = None,
 ) -> "pl.DataFrame":
     """Run an experiment on an exported model, write its results to a Parquet file and return them.
 
     ``config`` is that of the model by default, and ``settings`` change its section ``evaluate.EXPERIMENT``.
+    ``mixer`` is as for :meth:`cadmus.Cadmus.load`.
     """
     from cadmus import experiments
     from cadmus.experiments.experiment import Subject
 
     data = None if dataset is None else Path(dataset)
-    subject = Subject(experiment, Path(model), config, device, data, settings)
+    subject = Subject(experiment, Path(model), config, device, data, settings, mixer)
     results = experiments.get(experiment).run(subject)
     write_parquet(output, "results", results, subject.metadata())
     return results

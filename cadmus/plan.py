@@ -61,6 +61,9 @@ class Device(Section):
     """source of the rates and the price; starts with `measured:` or `estimated:`"""
 
 
+Devices = Annotated[dict[str, Device], Field(min_length=1)]
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Estimated time, price of all devices and model FLOPs utilization of a training.
@@ -126,7 +129,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
         "memory_bytes": training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
         "estimates": [
             _estimate(config, flops, name, device, count)
-            for name, device in read_model(devices, dict[str, Device]).items()
+            for name, device in read_model(devices, Devices).items()
             for count in sorted({gpus if isinstance(count, str) else count for count in device.counts})
             if train.divides(count)
         ],
@@ -146,7 +149,7 @@ def on_this_machine(
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rate = matmul_rate(place, dtype_of(config.train.precision, place))
-    table = read_model(devices, dict[str, Device])
+    table = read_model(devices, Devices)
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
     alike = [name for name, device in table.items() if ("ranks" in device.counts) == (place.type == "cuda")]
     nearest = min(alike or table, key=lambda name: abs(math.log(peaks[name] / rate)))

@@ -5,6 +5,9 @@ that Cadmus reads again is *sealed*: it has one header, the key ``cadmus``, with
 instruction set, the commit, the versions of packages and a SHA-256 of the whole file. The seal is checked
 once, on reading, and nowhere else. What does not fit it is damaged, edited or foreign; the error has the fix.
 
+The seal has no key, so a file that fits it may still hold anything. It is read into a type that is declared
+for it (:mod:`cadmus.records`, :mod:`cadmus.columns`); the error names the file, the field and the problem.
+
 JSON files have the header as their first key, JSON lines in their first line and Parquet files as an entry
 of their metadata. A directory is sealed by its JSON file, which lists the digests of the files next to it:
 ``meta.json`` those of a model or a checkpoint, ``manifest.json`` those of the shards of a dataset.
@@ -20,14 +23,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cadmus import isa
 from cadmus.distribution import CHECKOUT, NAME, VERSION
-from cadmus.errors import CadmusError, InputError, near_path, reading
+from cadmus.errors import CadmusError, InputError, naming, near_path, reading
 
+# `cadmus run` and its errors need none of them.
 if TYPE_CHECKING:
     import polars as pl
+
+    from cadmus.columns import Table
+    from cadmus.records import Origin
+
+T = TypeVar("T")
 
 KINDS = {
     "dataset": "write the manifest again",
@@ -95,11 +104,18 @@ def write_json(
     _write(path, text.encode() + b"\n")
 
 
-def read_json(path: Path | str, kind: str) -> dict[str, Any]:
-    """Read a sealed JSON object, its header included."""
-    value = json.loads(_check_seal(path, kind, _read(path)))
-    _check_header(path, kind, value[HEADER])
-    return value
+def read_json(path: Path | str, kind: str, model: type[T], fix: str | None = None) -> T:
+    """Read a sealed JSON object into the type ``model``, such as a :class:`cadmus.records.Sealed`.
+
+    ``fix`` ends the error of what the type does not allow; by default it is that of the kind.
+    """
+    from cadmus.config import validate
+
+    data = _check_seal(path, kind, _read(path))
+    with reading(path, KINDS[kind]):
+        value = json.loads(data)
+    _check_header(path, kind, value)
+    return validate(value, model, str(path), fix or KINDS[kind])
 
 
 def write_lines(path: Path | str, kind: str, records: list[dict[str, Any]]) -> None:
@@ -116,40 +132,44 @@ def write_parquet(path: Path | str, kind: str, frame: "pl.DataFrame", metadata: 
     _write(path, buffer.getvalue())
 
 
-def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, Any]]:
-    """Read a sealed Parquet file and its metadata, the header parsed."""
-    import polars as pl
+def read_parquet(path: Path | str, kind: str, table: "Table", model: type[T]) -> tuple["pl.DataFrame", T]:
+    """Read a sealed Parquet file with the columns of ``table``, and its metadata into the type ``model``."""
+    from cadmus.config import validate
 
-    data = io.BytesIO(_check_seal(path, kind, _read(path)))
-    metadata = pl.read_parquet_metadata(data)
-    header = json.loads(metadata[HEADER])
-    _check_header(path, kind, header)
-    data.seek(0)
-    return pl.read_parquet(data), {**metadata, HEADER: header}
+    data = _check_seal(path, kind, _read(path))
+    with reading(path, KINDS[kind]):
+        frame, metadata = _decode_parquet(data, table)
+        metadata[HEADER] = json.loads(metadata.get(HEADER, "null"))
+    _check_header(path, kind, metadata)
+    noted = validate(metadata, model, f"{path}: metadata", KINDS[kind])
+    with naming(path, KINDS[kind]):
+        return table.checked(frame), noted
 
 
-def read_table(path: Path | str) -> tuple["pl.DataFrame", dict[str, Any]]:
+def read_results(path: Path | str, table: "Table") -> tuple["pl.DataFrame", "Origin"]:
     """Read results, sealed Parquet, or metrics: JSON lines, which have no seal while a training writes them.
 
-    Returns the table and its metadata as :func:`read_parquet` does; lines without nested columns, and
-    unsealed ones without metadata.
+    The table has at least the columns of ``table``.
     """
     import polars as pl
 
+    from cadmus.records import Origin
+
     path = Path(path)
     if path.suffix == ".parquet":
-        return read_parquet(path, "results")
+        return read_parquet(path, "results", table, Origin)
     data = _read(path)
     if path.suffix != ".jsonl":
         raise InputError(f"{path}: not a file of results or metrics; its suffix must be .parquet or .jsonl")
-    metadata = {}
     if _seal_place(data):
         _check_seal(path, "metrics", data)
-        metadata[HEADER] = json.loads(data.splitlines()[0])[HEADER]
-        _check_header(path, "metrics", metadata[HEADER])
+        with reading(path, KINDS["metrics"]):
+            first = json.loads(data.splitlines()[0])
+        _check_header(path, "metrics", first)
     with reading(path):
         frame = pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
-    return frame.drop(name for name, type_ in frame.schema.items() if type_.is_nested()), metadata
+    with naming(path, KINDS["metrics"]):
+        return table.checked(frame.drop(pl.selectors.nested())), Origin()
 
 
 def digest_of(path: Path) -> str:
@@ -210,11 +230,42 @@ def _check_seal(path: Path | str, kind: str, data: bytes) -> bytes:
     return data
 
 
-def _check_header(path: Path | str, kind: str, header: dict[str, Any]) -> None:
-    if header["kind"] != kind:
-        raise InputError(f"{path}: a file of kind {header['kind']}, not {kind}")
-    if (theirs := header["isa_digest"]) != isa.digest():
-        raise InputError(f"{path}: of instruction set {theirs}, this is {isa.digest()}; {KINDS[kind]}")
+def _check_header(path: Path | str, kind: str, value: Any) -> None:
+    from cadmus.config import validate
+    from cadmus.records import Sealed
+
+    header = validate(value, Sealed, str(path), KINDS[kind]).cadmus
+    if header.kind != kind:
+        raise InputError(f"{path}: a file of kind {header.kind}, not {kind}")
+    if header.isa_digest != isa.digest():
+        problem = f"of instruction set {header.isa_digest}, this is {isa.digest()}"
+        raise InputError(f"{path}: {problem}; {KINDS[kind]}")
+
+
+def _decode_parquet(data: bytes, table: "Table") -> tuple["pl.DataFrame", dict[str, Any]]:
+    """Return the columns of a Parquet file, those of ``table`` alone, and its metadata.
+
+    Arrow raises errors for all that is damaged, where polars can panic. Texts stay encoded as categories, so
+    that a small file cannot hold a large one many times.
+    """
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cadmus.columns import MOST_ROWS
+
+    found = pq.read_metadata(pa.BufferReader(data))
+    if found.num_rows > MOST_ROWS:
+        raise ValueError(f"{found.num_rows:,} rows; at most {MOST_ROWS:,} are read")
+    metadata = {key.decode(): text.decode() for key, text in (found.metadata or {}).items()}
+    stored = {found.schema.column(place).path for place in range(found.num_columns)}
+    texts = [name for name, column in table.columns.items() if column.type is str and name in stored]
+    with pq.ParquetFile(pa.BufferReader(data), metadata=found, read_dictionary=texts) as file:
+        decoded = file.read([name for name in file.schema_arrow.names if name in table.columns])
+    decoded.validate(full=True)
+    frame = pl.from_arrow(decoded.replace_schema_metadata(None))
+    assert isinstance(frame, pl.DataFrame)
+    return frame, metadata
 
 
 def _damaged(path: Path | str, kind: str) -> InputError:

@@ -16,16 +16,17 @@ import pytest
 from matplotlib.figure import Figure
 
 from cadmus import store
+from cadmus.columns import COUNT, NUMBER, Table
 from cadmus.config import Model, load_config
 from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
 from cadmus.dataset.sampler import sample
 from cadmus.dataset.shards import Shard, plan, write, write_shard
 from cadmus.distribution import VERSION
 from cadmus.errors import InputError
-from cadmus.evaluate.results import read_results
 from cadmus.figures import style
 from cadmus.model.export import load_export, save_export
 from cadmus.model.gpt import GPT
+from cadmus.records import Sealed
 from cadmus.store import check_writable, replacing, replacing_together, write_text
 from tests.checkout import ROOT
 
@@ -47,7 +48,7 @@ def write_dataset(directory):
     write_manifest(CONFIG, directory)
 
 
-LOSS = {"step": int, "loss": float}
+LOSS = Table({"step": COUNT, "loss": NUMBER})
 RESULTS = pl.DataFrame({"step": range(500), "loss": [1 / (1 + k) for k in range(500)]})
 ARTIFACTS = {
     "manifest": Artifact(None, "manifest.json", read_manifest),
@@ -57,17 +58,17 @@ ARTIFACTS = {
     "results": Artifact(
         lambda d: store.write_parquet(d / "loss.parquet", "results", RESULTS, {"split": "test"}),
         "loss.parquet",
-        lambda d: read_results(d / "loss.parquet", LOSS),
+        lambda d: store.read_results(d / "loss.parquet", LOSS),
     ),
     "metrics": Artifact(
         lambda d: store.write_lines(d / "metrics.jsonl", "metrics", RESULTS.to_dicts()),
         "metrics.jsonl",
-        lambda d: read_results(d / "metrics.jsonl", LOSS),
+        lambda d: store.read_results(d / "metrics.jsonl", LOSS),
     ),
     "study": Artifact(
         lambda d: store.write_parquet(d / "study.parquet", "study", RESULTS, {"study": "{}"}),
         "study.parquet",
-        lambda d: store.read_parquet(d / "study.parquet", "study"),
+        lambda d: store.read_parquet(d / "study.parquet", "study", LOSS, Sealed),
     ),
 }
 
@@ -136,12 +137,12 @@ def test_an_edited_file_says_how_to_make_it_again(made, tmp_path):
 def test_a_rewritten_table_is_not_sealed(made, tmp_path):
     pl.read_parquet(made / "results/loss.parquet").write_parquet(tmp_path / "loss.parquet")
     with pytest.raises(InputError, match=r"loss\.parquet: not sealed, .* another program.*; evaluate again"):
-        read_results(tmp_path / "loss.parquet", LOSS)
+        store.read_results(tmp_path / "loss.parquet", LOSS)
 
 
 def test_a_file_of_another_kind_or_instruction_set_is_refused(made, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"study\.parquet: a file of kind study, not results"):
-        read_results(made / "study/study.parquet", LOSS)
+        store.read_results(made / "study/study.parquet", LOSS)
     monkeypatch.setattr(store.isa, "digest", lambda: "0123")
     with pytest.raises(InputError, match=r"meta\.json: of instruction set .*, this is 0123; train"):
         load_export(made / "export")

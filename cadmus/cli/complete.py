@@ -30,6 +30,7 @@ ALTERNATIVES = 3
 @options.program_command()
 @click.argument("prefix")
 @options.model_option
+@options.mixer_option
 @options.integer_option(
     "--max-length",
     high=LONGEST_PROGRAM,
@@ -56,6 +57,7 @@ ALTERNATIVES = 3
 def complete(
     prefix: str,
     directory: Path | None,
+    mixer: Any,
     max_length: int | None,
     top: int,
     samples: int | None,
@@ -102,7 +104,7 @@ def complete(
     if not (samples or verified):
         # One completion gains nothing from a second thread, which would wait for a core.
         click.get_current_context().with_resource(inference.one_thread())
-    model = inference.Cadmus.load(directory, options.usable_device(device))
+    model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
     limit = max_length or model.max_length
     if len(prefix) > limit:
         given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
@@ -131,13 +133,15 @@ def complete(
 @options.program_command()
 @click.argument("examples", nargs=-1, required=True)
 @options.model_option
-@options.integer_option("-n", "--samples", default=64, help="Definitions to sample.")
+@options.mixer_option
+@options.integer_option("-n", "--samples", high=100_000, default=64, help="Definitions to sample.")
 @click.option("--seed", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the samples.")
 @options.device_option
 @options.json_option
 def induce(
     examples: tuple[str, ...],
     directory: Path | None,
+    mixer: Any,
     samples: int,
     seed: int,
     device: str | None,
@@ -170,7 +174,7 @@ def induce(
     given = read_examples(examples)
     parts = prompt_of(given)
     prompt = "".join(parts)
-    model = inference.Cadmus.load(directory, options.usable_device(device))
+    model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
     found = model.induce(prompt, samples, seed=seed)
     if as_json:
         rows = [{**each._asdict(), "program": prompt + each.definition} for each in found]

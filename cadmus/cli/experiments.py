@@ -45,12 +45,14 @@ def _command(name: str) -> click.Command:
         kind, subject, value = options.DIRECTORY, "--snapshots", "DIR"
         subject_help = "Directory with the snapshots of a training."
 
-    def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
+    def run(
+        directory: Path, mixer: Any, output: Path, device: str | None, as_json: bool, **given: Any
+    ) -> None:
         dataset, config = given.pop("dataset", None), given.pop("config")
         config = options.optional_config(config, given.pop("changes"))
         settings = {key: value for key, value in given.items() if value is not None}
         device = options.usable_device(device)
-        results = pipeline.evaluate(name, directory, output, dataset, config, device, settings)
+        results = pipeline.evaluate(name, directory, output, dataset, config, device, settings, mixer)
         findings = experiment.findings and experiment.findings(results)
         table = findings.table if findings else experiment.summary and experiment.summary(results)
         if as_json and table is not None:
@@ -62,6 +64,7 @@ def _command(name: str) -> click.Command:
 
     added = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
+        options.mixer_option,
         click.option(
             "--config",
             type=options.CONFIG,
@@ -95,6 +98,7 @@ for _name in experiments.NAMES:
 @click.command()
 @click.argument("features", type=options.PATH)
 @options.model_option
+@options.mixer_option
 @options.results_option
 @options.integer_option("-n", "--programs", low=2, default=500, help="Pairs of prompts per variable.")
 @options.integer_option("--directions", default=8, help="Features whose directions are exchanged.")
@@ -102,7 +106,13 @@ for _name in experiments.NAMES:
 @options.device_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def score(
-    features: Path, directory: Path | None, output: Path, device: str | None, as_json: bool, **settings: Any
+    features: Path,
+    directory: Path | None,
+    mixer: Any,
+    output: Path,
+    device: str | None,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Score FEATURES of hidden states against the VM.
 
@@ -121,14 +131,14 @@ def score(
     from cadmus.evaluate.score import COLUMNS, read_features
     from cadmus.evaluate.score import score as scores_of
     from cadmus.model import DEFAULT_MODEL
-    from cadmus.model.export import trained_config, weights_digest
+    from cadmus.model.export import read_metadata, weights_digest
     from cadmus.model.inference import Cadmus
     from cadmus.store import write_parquet
 
     directory = directory or DEFAULT_MODEL
-    model = Cadmus.load(directory, options.usable_device(device))
     found = read_features(features)
-    config = trained_config(directory)
+    model = Cadmus.load(directory, options.usable_device(device), mixer=mixer)
+    config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
     table = scores_of(model, found, dataset=dataset, **settings)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})

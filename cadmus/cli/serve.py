@@ -5,10 +5,11 @@ import socket
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
-from cadmus.cli.options import DIRECTORY, device_option, echo, model_option, usable_device
+from cadmus.cli.options import DIRECTORY, device_option, echo, mixer_option, model_option, usable_device
 from cadmus.errors import InputError
 from cadmus.model import DEFAULT_MODEL, SNAPSHOTS, named_or_default
 
@@ -19,6 +20,7 @@ PORT = click.IntRange(0, 65535)
 
 @click.command()
 @model_option
+@mixer_option
 @click.option("--host", default=LOOPBACK, metavar="HOST", help="Address to listen on.")
 @click.option("--port", default=8000, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
@@ -27,7 +29,13 @@ PORT = click.IntRange(0, 65535)
 )
 @device_option
 def serve(
-    directory: Path | None, host: str, port: int, name: str | None, hosts: tuple[str, ...], device: str | None
+    directory: Path | None,
+    mixer: Any,
+    host: str,
+    port: int,
+    name: str | None,
+    hosts: tuple[str, ...],
+    device: str | None,
 ) -> None:
     """Serve a model with the OpenAI completions API until Ctrl-C.
 
@@ -49,7 +57,7 @@ def serve(
     from cadmus.serve.server import literal, run
 
     name = name or directory.resolve().name
-    model = Cadmus.load(directory, usable_device(device))
+    model = Cadmus.load(directory, usable_device(device), mixer=mixer)
     # PyTorch's first run is slow; the first client should not wait for it.
     model.complete(["1"])
     app = completion_server(model, name, [literal(host), socket.gethostname(), *hosts])
@@ -95,8 +103,8 @@ def explore(
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from cadmus.explore.site import headers, write_site
-    from cadmus.model.export import trained_config
+    from cadmus.explore.site import check_mixer, headers, write_site
+    from cadmus.model.export import read_metadata
     from cadmus.model.inference import Cadmus
     from cadmus.serve.server import application, run, with_headers
 
@@ -107,7 +115,9 @@ def explore(
         if browser and screen:
             click.launch(url)
 
-    model, name, config = Cadmus.load(directory), directory.resolve().name, trained_config(directory)
+    metadata, name = read_metadata(directory), directory.resolve().name
+    check_mixer(metadata.model, name)
+    model, config = Cadmus.load(directory), metadata.config
     if static:
         write_site(model, name, config, static, snapshots, documentation)
         echo(f"{static} is for any web server, such as `python -m http.server --directory {static}`")

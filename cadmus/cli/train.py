@@ -98,6 +98,7 @@ def train(
     # The launcher of DeepSpeed sets LOCAL_RANK too, and has a name of its own for this one.
     if "LOCAL_SIZE" in os.environ:
         os.environ.setdefault("LOCAL_WORLD_SIZE", os.environ["LOCAL_SIZE"])
+    ranks.check_environment()
     if "RANK" not in os.environ:
         pipeline.check_training(run, dataset, paths)
         nodes = ranks.slurm_nodes()

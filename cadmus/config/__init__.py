@@ -27,4 +27,13 @@ from cadmus.config.loading import (
     read_yaml,
     validate,
 )
-from cadmus.config.training import ATTENTION, PAPER, Interchange, LabelOnly, Model, StateLabels, Train
+from cadmus.config.training import (
+    ATTENTION,
+    OWN_MIXERS,
+    PAPER,
+    Interchange,
+    LabelOnly,
+    Model,
+    StateLabels,
+    Train,
+)

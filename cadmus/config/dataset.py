@@ -27,6 +27,8 @@ OOD = "ood"
 """Split of the programs that the rules of ``dataset.ood`` exclude; absent without rules."""
 MOST_SHARDS = 1_000
 """Maximum number of shards per template and split; each is one workflow job."""
+MOST_PROGRAMS = 8_000_000
+"""Maximum number of programs in a shard, whose string column holds less than 2 GiB."""
 OPERATORS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group == "arithmetic")
 """Arithmetic instructions: they replace two numbers with one."""
 LONGEST_PROGRAM = 250
@@ -217,8 +219,7 @@ class Dataset(Section):
     values: Values = Values()
     max_length: Annotated[Positive, Field(le=LONGEST_PROGRAM)] = 63
     """maximum program length, in instructions, without the end token"""
-    # A string column of a shard holds less than 2 GiB.
-    shard_size: Annotated[Positive, Field(le=8_000_000)] = 250_000
+    shard_size: Annotated[Positive, Field(le=MOST_PROGRAMS)] = 250_000
     """maximum number of programs per shard"""
     validation: Count = 2_000
     """validation programs per template"""

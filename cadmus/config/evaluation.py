@@ -25,6 +25,8 @@ Tokens = Annotated[Positive, Field(le=1_000_000)]
 Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
 """Variables of the VM, see :mod:`cadmus.evaluate.counterfactuals`."""
 
+Alphabet = Literal["normal", "alternate", "letters", "permuted"]
+
 
 class Settings(Section):
     """Settings of one experiment."""
@@ -176,7 +178,7 @@ class Llm(Section):
 
     models: Annotated[list[str], AfterValidator(check_distinct)] = []
     """names of models in config/tables/llms.yaml; those whose key is not set are not asked"""
-    alphabets: Distinct[Literal["normal", "alternate", "letters", "permuted"]] = ["normal", "alternate"]
+    alphabets: Distinct[Alphabet] = ["normal", "alternate"]
     """symbols of the programs: those of the machine, the paper's other ones, letters, or those of the machine
     with each other's meanings"""
     shots: Distinct[Annotated[Integer, Field(ge=0, le=128)]] = [0]

@@ -1,7 +1,9 @@
 """Field types and the base class of the config's sections."""
 
 import re
+import reprlib
 from collections.abc import Collection
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -11,12 +13,24 @@ from cadmus.errors import suggest
 Item = TypeVar("Item")
 
 
-class Section(BaseModel):
+class Checked(BaseModel):
+    """A mapping without infinite numbers, NaN and integers of more than 64 bits."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check_integers(self) -> Self:
+        for name, value in self:
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, int) and not -(2**63) <= each < 2**63:
+                    raise ValueError(f"{name}: must have at most 64 bits, got {reprlib.repr(each)}")
+        return self
+
+
+class Section(Checked):
     """A mapping with known keys; the docstring below a field is its documentation."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
 
 
 def whole_number(value: Any) -> Any:
@@ -41,10 +55,27 @@ def check_order(interval: list[int]) -> list[int]:
 
 def check_distinct(values: list[Any]) -> list[Any]:
     """Return the values if none is there twice."""
+    seen = set()
     for value in values:
-        if values.count(value) > 1:
+        if value in seen:
             raise ValueError(f"duplicate {value!r}")
+        seen.add(value)
     return values
+
+
+def check_inside(values: Any, *keys: str) -> None:
+    """Check that no text in nested values, which are at ``keys``, is a path out of the working directory."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            check_inside(value, *keys, str(key))
+    elif isinstance(values, list):
+        for value in values:
+            check_inside(value, *keys)
+    elif isinstance(values, str):
+        parts = PurePosixPath(values).parts
+        if ".." in parts or values.startswith(("/", "~")) or "://" in values:
+            wanted = "must be a path below the working directory, without .."
+            raise ValueError(f"{'.'.join(keys)}: {wanted}, got {values!r}")
 
 
 def known(names: Collection[str], noun: str) -> AfterValidator:

@@ -10,12 +10,13 @@ import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import TEMPLATES, Dataset
+from cadmus.config.dataset import TEMPLATE_OF, TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
@@ -61,6 +62,11 @@ class Config(Section):
             layer = getattr(self.train, field)
             if layer is not None and layer > layers:
                 raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
+        for question in self.train.verdict.questions if self.train.verdict.fraction else ():
+            template = TEMPLATE_OF[question]
+            if not getattr(self.dataset.templates, template).train:
+                problem = f"{question}: dataset.templates.{template} has no train programs; drop the question"
+                raise ValueError(f"train.verdict.questions: {problem}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         return self
@@ -113,12 +119,15 @@ def read_model(path: Path | str, model: type[T]) -> T:
     return validate(read_yaml(path), model, str(path))
 
 
-def validate(values: Any, model: type[T], source: str) -> T:
-    """Validate values against a pydantic model, or a type such as ``dict[str, Model]``."""
+def validate(values: Any, model: type[T], source: str, fix: str | None = None) -> T:
+    """Validate values against a pydantic model, or a type such as ``dict[str, Model]``.
+
+    ``fix`` ends the error, if the problem alone does not tell it.
+    """
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {_describe(error, model)}") from None
+        raise InputError(f"{source}: {_describe(error, model)}{f'; {fix}' if fix else ''}") from None
 
 
 def find_config(name: str) -> Path:
@@ -179,10 +188,11 @@ def read_changes(given: Iterable[str]) -> dict[str, Any]:
         field, equals, value = text.partition("=")
         if not (field and equals):
             raise InputError(f"--set {text}: must be FIELD=VALUE, such as train.steps=100")
-        try:
-            changes[field] = yaml.load(value, _Loader)
-        except yaml.YAMLError:
-            raise InputError(f"--set {text}: the value is not valid YAML") from None
+        with reading(f"--set {text}"):
+            try:
+                changes[field] = yaml.load(value, _Loader)
+            except yaml.YAMLError:
+                raise InputError(f"--set {text}: the value is not valid YAML") from None
     return changes
 
 
@@ -262,4 +272,7 @@ def _fields(model: Any, path: tuple[int | str, ...]) -> list[str]:
         is_section = isinstance(model, type) and issubclass(model, BaseModel)
         # Otherwise a mapping of names to sections, or a list.
         model = model.model_fields[part].annotation if is_section else get_args(model)[-1]
+        if get_origin(model) in (Union, UnionType):
+            # A section or null.
+            model = get_args(model)[0]
     return list(model.model_fields)

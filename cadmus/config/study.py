@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
-from cadmus.config.fields import Above0, Count, Distinct, Section, known
+from cadmus.config.fields import Above0, Count, Distinct, Section, check_distinct, known
 from cadmus.config.loading import Config, digest, merged, parse_config, read_values, validate
 from cadmus.errors import InputError, suggest
 
@@ -44,9 +44,9 @@ class Study(Section):
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
     """variant that the others are compared with; the first when null"""
-    experiments: list[Compared] = ["completions"]
+    experiments: Annotated[list[Compared], AfterValidator(check_distinct)] = ["completions"]
     """experiments on each model"""
-    compare: Annotated[list[str], Field(min_length=1)] = ["completion_loss", "solved", "next_token"]
+    compare: Distinct[str] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""
     law_flops: list[Above0] = []
     """FLOPs at which a scaling law, fitted to the loss by parameters and programs, gives the optimal size; no
@@ -129,12 +129,14 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
             if key in changes:
                 raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
         changed = merged(rest, changes)
-        parse_config(changed, place)
+        of_variant = parse_config(changed, place)
         if "seed" in changes.get("train", {}):
             raise InputError(f"{place}: train.seed: list the seeds in {STUDY}.seeds")
+        data = of_variant.dataset_digest()
         for seed in study.seeds:
-            config = parse_config(merged(changed, {"train": {"seed": seed}}), place)
-            data = config.dataset_digest()
+            # Nothing else depends on the seed, and a study may have thousands.
+            train = of_variant.train.model_copy(update={"seed": seed})
+            config = of_variant.model_copy(update={"train": train})
             trained = {"dataset": data, **config.model_dump(include={"model", "train"})}
             evaluated = {**trained, **config.model_dump(include={"evaluate"})}
             names = f"dataset-{data}", f"training-{digest(trained)}", f"evaluation-{digest(evaluated)}"

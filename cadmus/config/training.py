@@ -18,11 +18,14 @@ from cadmus.config.fields import (
     Positive,
     Rate,
     Section,
+    check_inside,
     known,
     positive_or,
 )
 
 ATTENTION = "attention"
+OWN_MIXERS = ("cadmus.model.mixer:GatedRecurrence",)
+"""Mixers of Cadmus; any other one is code of the user's."""
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 
 
@@ -42,8 +45,8 @@ class Model(Section):
     activation: Literal["gelu", "relu2"] = "gelu"
     """activation of the MLP; `relu2` is the square of ReLU"""
     mixer: Annotated[str, Field(pattern=r"^(attention|[\w.]+:\w+)$")] = ATTENTION
-    """what mixes tokens: `attention`, or a class of one's own, such as
-    `cadmus.model.mixer:GatedRecurrence`"""
+    """what mixes tokens: `attention`, or a class such as `cadmus.model.mixer:GatedRecurrence`; the module of
+    one of your own is imported, and its code runs"""
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
@@ -171,7 +174,7 @@ class Verdict(Section):
     """completions per prompt"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
-    weight: Above0 = 1.0
+    weight: Annotated[Above0, Field(le=1_000)] = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
 
 
@@ -191,6 +194,8 @@ def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("tensor_parallel: Cadmus has none; remove it, or shard by zero_optimization")
     if not isinstance(entries.get("zero_optimization", {}), dict):
         raise ValueError(f"zero_optimization: must be a mapping, got {entries['zero_optimization']!r}")
+    # These two send to a service and have no paths.
+    check_inside({name: entry for name, entry in entries.items() if name not in ("wandb", "comet")})
     return entries
 
 
@@ -249,7 +254,8 @@ class Train(Section):
     number that divides the batch"""
     deepspeed: Annotated[dict[str, Any], AfterValidator(_check_deepspeed)] = {}
     """entries of DeepSpeed's configuration, over those that Cadmus writes, such as
-    `tensorboard: {enabled: true, output_path: runs}` to watch a training"""
+    `tensorboard: {enabled: true, output_path: runs}` to watch a training; paths are relative to the working
+    directory and stay below it"""
     compile: bool = True
     """compile the blocks with torch.compile, except in short trainings on a CPU"""
     checkpoint_every: Positive = 250

@@ -5,28 +5,100 @@ a program (:mod:`cadmus.dataset.splits`), so programs that all hash to their spl
 """
 
 import functools
-from collections import defaultdict
+import re
+import reprlib
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field, model_validator
 
 from cadmus import isa, store
-from cadmus.config import OOD, Config, digest
+from cadmus.config import LONGEST_PROGRAM, OOD, Config, Dataset, digest
+from cadmus.config.dataset import MOST_PROGRAMS
+from cadmus.config.fields import Count, PlainText, RunName
 from cadmus.dataset.sampler import Counts
-from cadmus.dataset.shards import Shard, plan, read_shard
+from cadmus.dataset.shards import SCHEMA, Shard, check_columns, plan, read_shard
 from cadmus.dataset.splits import hash_split, hashes, matches, split_of_hashes
-from cadmus.errors import InputError, naming, near_path
-from cadmus.programs import Samples
+from cadmus.errors import InputError, naming, near_path, reading
+from cadmus.programs import TOKEN_OF_BYTE, Samples
+from cadmus.records import Digest, Record, Sealed
 from cadmus.tools import cores, progress
 from cadmus.vm import compiled
 
 NAME = "manifest.json"
+_IS_INSTRUCTION = TOKEN_OF_BYTE >= 0
+_IS_INSTRUCTION[ord(isa.END)] = False
+
+
+class File(Record):
+    """A shard, as the manifest describes it."""
+
+    file: str
+    """Path in the directory of the dataset."""
+    template: Annotated[str, Field(pattern=r"^\w+$")]
+    split: Literal["train", "validation", "test", "ood"]
+    rows: Annotated[Count, Field(le=MOST_PROGRAMS)]
+    sha256: Digest
+
+    @model_validator(mode="after")
+    def _check_path(self) -> "File":
+        # A path that leaves the directory does not match.
+        if not re.fullmatch(rf"{self.split}/{self.template}-\d{{4,9}}\.parquet", self.file):
+            wanted = f"{self.split}/{self.template}-NUMBER.parquet"
+            raise ValueError(f"file: must be {wanted}, got {reprlib.repr(self.file)}")
+        return self
+
+
+class Manifest(Sealed):
+    """``manifest.json``."""
+
+    digest: PlainText
+    config_digest: PlainText
+    splits: dict[PlainText, dict[PlainText, dict[PlainText, Count]]]
+    """By split and template: programs, distinct ones and outcome counts."""
+    files: list[File]
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> "Manifest":
+        rows: Counter[tuple[str, str]] = Counter()
+        for file in self.files:
+            rows[file.split, file.template] += file.rows
+        for split, templates in self.splits.items():
+            for template, counts in templates.items():
+                programs, found = counts.get("programs"), rows.pop((split, template), 0)
+                if programs != found:
+                    raise ValueError(f"splits.{split}.{template}.programs: must be {found}, got {programs}")
+        for split, template in rows:
+            raise ValueError(f"splits.{split}.{template}: is missing")
+        return self
+
+
+class Described(Manifest):
+    """As the card of the dataset describes it."""
+
+    name: RunName
+    seed: Count
+    dataset: Dataset
+    ood: dict[PlainText, dict[PlainText, Count]] = Field({})
+    shared_between_splits: dict[PlainText, Count]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Described":
+        if not any(file.split == "train" for file in self.files):
+            raise ValueError("files: none has programs to train on")
+        if self.ood.keys() != self.dataset.ood.keys():
+            raise ValueError("ood: must have the rules of dataset.ood")
+        return self
+
+
+M = TypeVar("M", bound=Manifest)
 
 
 def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
@@ -60,13 +132,18 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_manifest(directory: Path | str) -> dict[str, Any]:
+def read_manifest(directory: Path | str) -> Manifest:
     """Return the manifest of a dataset."""
+    return read_manifest_as(Manifest, directory)
+
+
+def read_manifest_as(model: type[M], directory: Path | str) -> M:
+    """Return the manifest of a dataset as a narrower type than :class:`Manifest`."""
     path = Path(directory) / NAME
     if not path.exists():
         hint = near_path(path) or f"; {directory} is not a finished dataset"
         raise InputError(f"{path}: no such file{hint}")
-    return store.read_json(path, "dataset")
+    return store.read_json(path, "dataset", model)
 
 
 def read_split(directory: Path | str, split: str, templates: Collection[str] | None = None) -> Samples:
@@ -84,8 +161,8 @@ def stream_split(
     directory = Path(directory)
     files = [
         file
-        for file in read_manifest(directory)["files"]
-        if file["split"] == split and (templates is None or file["template"] in templates)
+        for file in read_manifest(directory).files
+        if file.split == split and (templates is None or file.template in templates)
     ]
     if not files:
         of = f" of {', '.join(templates)}" if templates else ""
@@ -96,18 +173,44 @@ def stream_split(
     pa.default_memory_pool().release_unused()
 
 
-def read_file(directory: Path, file: dict[str, Any], columns: list[str]) -> pa.Table:
-    """Return some columns of a shard that the manifest describes as ``file``."""
-    path = directory / file["file"]
-    store.check_digest(path, file["sha256"], "dataset")
-    with pq.ParquetFile(path) as opened:
-        return opened.read(columns)
+def read_file(directory: Path, file: File, columns: list[str]) -> pa.Table:
+    """Return some columns of a shard, ``program`` and ``prompt_length`` among them."""
+    path = directory / file.file
+    store.check_digest(path, file.sha256, "dataset")
+    with reading(path, store.KINDS["dataset"]), pq.ParquetFile(path) as opened:
+        if not opened.schema_arrow.equals(SCHEMA):
+            raise ValueError("other columns than a shard's")
+        if opened.metadata.num_rows != file.rows:
+            raise ValueError(f"{opened.metadata.num_rows} rows, {NAME} has {file.rows}")
+        table = opened.read(columns)
+        check_columns(table, file.template)
+        samples = Samples.from_arrow(table)
+    for problem, rows in unreadable(samples).items():
+        if rows.any():
+            raise InputError(f"{path}: program: row {rows.argmax()} {problem}; {store.KINDS['dataset']}")
+    return table
+
+
+def unreadable(samples: Samples) -> dict[str, np.ndarray]:
+    """Return rows that are not programs with a prompt, by what is wrong: bool, shape (n,)."""
+    programs = samples.programs
+    lengths, bad = programs.lengths, np.zeros(len(programs), np.bool_)
+    wrong = np.flatnonzero(~_IS_INSTRUCTION[programs.data])
+    bad[np.searchsorted(programs.offsets, wrong, "right") - 1] = True
+    return {
+        "has a character that is not an instruction": bad,
+        f"has more than {LONGEST_PROGRAM} instructions": lengths > LONGEST_PROGRAM,
+        "has no prompt": (samples.prompt_length < 1) | (samples.prompt_length > lengths),
+    }
 
 
 def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any], np.ndarray]:
     """Check a shard; return its description for the manifest and the hashes of its programs."""
     path = directory / shard.path
     metadata, table = read_shard(directory, shard, config)
+    outcomes = vars(Counts()).keys() - (set() if config.dataset.ood else {OOD})
+    if metadata.counts.keys() != outcomes:
+        raise InputError(f"{path}: counts: must be of {', '.join(sorted(outcomes))}; sample it again")
     samples = Samples.from_arrow(table)
     hashed = hashes(samples.programs)
     rules = config.dataset.rules_for(shard.template)
@@ -131,9 +234,9 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
         "file": shard.path,
         "template": shard.template,
         "split": shard.split,
-        "rows": metadata["rows"],
+        "rows": len(table),
         "sha256": store.digest_of(path),
-        **{key: value for key, value in metadata.items() if key in ("counts", "ood")},
+        **metadata.model_dump(include={"counts", "ood"}, exclude_unset=True),
     }
     return file, hashed
 

@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from cadmus import isa
-from cadmus.config import OOD, TEMPLATES, Config
+from cadmus.config import OOD, TEMPLATES, Config, validate
+from cadmus.config.dataset import COMPARING
+from cadmus.config.fields import Count
 from cadmus.errors import InputError, reading
 from cadmus.programs import Programs, Samples
+from cadmus.records import Record
 from cadmus.store import check_readable, replacing
 
 SCHEMA = pa.schema(
@@ -33,8 +37,23 @@ SCHEMA = pa.schema(
 """One row per program; ``program`` has no end ``.``."""
 
 METADATA_KEY = b"cadmus"
+_FIX = "delete it and sample it again"
 ROW_GROUP = 100_000
 """Rows that a reader decodes at once. The viewer of the Hugging Face Hub needs small row groups."""
+
+
+class Metadata(Record):
+    """Metadata in the file of a shard."""
+
+    template: str
+    split: str
+    shard: int
+    isa_digest: str
+    config_digest: str
+    counts: dict[str, Count]
+    """What became of the candidates, see :class:`cadmus.dataset.sampler.Counts`."""
+    ood: dict[str, Count] = Field({})
+    """By OOD rule, how many candidates matched it."""
 
 
 class Shard(NamedTuple):
@@ -129,28 +148,40 @@ def _to_arrow(values: np.ndarray) -> pa.Array:
 
 def read_shard(
     directory: Path, shard: Shard, config: Config, columns: list[str] | None = None
-) -> tuple[dict[str, Any], pa.Table]:
-    """Read a shard that no manifest seals yet: its metadata with the number of rows, some columns or all."""
+) -> tuple[Metadata, pa.Table]:
+    """Read a shard that no manifest seals yet: its metadata, some columns or all."""
     path = directory / shard.path
     check_readable(path)
-    expected = [
-        ("isa_digest", "instruction set", isa.digest()),
-        ("config_digest", "seed or section dataset", config.dataset_digest()),
-        ("template", "template", shard.template),
-        ("split", "split", shard.split),
-        ("shard", "number", shard.number),
-        # OOD rules may match fewer programs than wanted.
-        *([] if shard.split == OOD else [("rows", "number of programs", shard.rows)]),
-    ]
-    with reading(path, "delete it and sample it again"), pq.ParquetFile(path) as file:
+    with reading(path, _FIX), pq.ParquetFile(path) as file:
         if not file.schema_arrow.equals(SCHEMA):
             raise ValueError("other columns than a shard's")
-        metadata = {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
+        rows, values = file.metadata.num_rows, json.loads(file.metadata.metadata[METADATA_KEY])
+    metadata = validate(values, Metadata, str(path), _FIX)
+    for name, found, wanted in (
+        ("instruction set", metadata.isa_digest, isa.digest()),
+        ("seed or section dataset", metadata.config_digest, config.dataset_digest()),
+        ("template", metadata.template, shard.template),
+        ("split", metadata.split, shard.split),
+        ("number", metadata.shard, shard.number),
+        # OOD rules may match fewer programs than wanted.
+        ("number of programs", rows, min(rows, shard.rows) if shard.split == OOD else shard.rows),
+        ("list of OOD rules", sorted(metadata.ood), sorted(config.dataset.rules_for(shard.template))),
+    ):
+        if found != wanted:
+            problem = f"sampled with another {name} ({found}, the config has {wanted})"
+            raise InputError(f"{path}: {problem}; {_FIX}")
+    with reading(path, _FIX), pq.ParquetFile(path) as file:
         table = file.read(columns)
-    for key, name, value in expected:
-        if metadata.get(key) != value:
-            raise InputError(
-                f"{path}: sampled with another {name} ({metadata.get(key)}, the config has {value}); "
-                "delete it and sample it again"
-            )
+        check_columns(table, shard.template)
     return metadata, table
+
+
+def check_columns(table: pa.Table, template: str) -> None:
+    """Check columns of a shard, as far as they were read: its template, and x and y in all rows or none."""
+    found = table["template"].unique().to_pylist() if "template" in table.column_names else []
+    if found and found != [template]:
+        raise ValueError(f"template: must be {template} in all rows")
+    for name in {"x", "y"}.intersection(table.column_names):
+        wanted = (0,) if template in COMPARING else (0, len(table))
+        if table[name].null_count not in wanted:
+            raise ValueError(f"{name}: must be null in {' or '.join(map(str, wanted))} rows")

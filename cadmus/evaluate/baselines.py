@@ -57,11 +57,11 @@ class Learned:
         self.seen: dict[str, set[str]] = {task.name: set() for task in tasks}
         counts: dict[str, Counter[str]] = {task.name: Counter() for task in tasks}
         asked = {task.name: things_asked(task.question, task.programs, task.prompt_length) for task in tasks}
-        files = [file for file in read_manifest(directory)["files"] if file["split"] == "train"]
+        files = [file for file in read_manifest(directory).files if file.split == "train"]
         shards = stream_split(directory, "train")
         for file, shard in zip(progress("baselines", files), shards, strict=True):
             for task in tasks:
-                if task.question.template == file["template"]:
+                if task.question.template == file.template:
                     counts[task.name] += self._read(task, shard)
                     if len(counts[task.name]) > _COUNTED:
                         counts[task.name] = Counter(_most(counts[task.name], _COUNTED // 2))

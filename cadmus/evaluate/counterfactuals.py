@@ -16,7 +16,7 @@ import polars as pl
 
 from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, check_counts, suggest
 from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.programs import Programs
 from cadmus.templates.answers import numeral
@@ -70,6 +70,7 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     """
     if variable not in VARIABLES:
         raise InputError(f"no variable {variable!r}; {suggest(variable, VARIABLES)}")
+    check_counts(seed=seed, n=n)
     of, dataset = VARIABLES[variable], dataset or Dataset()
     asked = of.ask(n, seed_of(seed, "counterfactuals", variable), dataset)
     count = len(asked.value)

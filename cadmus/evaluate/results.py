@@ -1,15 +1,14 @@
-"""Result files, which figures and tables read, and what is computed from them."""
+"""What is computed from result files for figures and tables."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from cadmus import isa, store
+from cadmus import isa
 from cadmus.config.evaluation import budgets
-from cadmus.errors import InputError, reading
+from cadmus.errors import InputError
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
 METRICS = {
@@ -118,7 +117,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
             return
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
         if not model["asked"].equals(graded[best]["asked"]):
-            raise ValueError(f"policy {best}: completed other programs than the model")
+            raise InputError(f"policy {best}: completed other programs than the model")
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = by_cluster(both, [metric, "baseline"])
         ours_solved, theirs_solved = correct.sum(0)
@@ -239,20 +238,3 @@ def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np
     correct = np.zeros((len(programs), len(columns)))
     np.add.at(correct, cluster, graded.select(columns).to_numpy().astype(np.float64))
     return correct, programs
-
-
-def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Read results, or the metrics of a training, which have no seal while it runs.
-
-    Returns a table with at least ``columns``, names and types, and its metadata; none without a seal.
-    """
-    results, metadata = store.read_table(path)
-    missing = [column for column in columns if column not in results.columns]
-    if missing:
-        raise InputError(
-            f"{path}: no column {missing[0]!r}; needs {', '.join(columns)}; has {', '.join(results.columns)}"
-        )
-    if not metadata:
-        with reading(path):
-            results = results.with_columns(pl.col(name).cast(type_) for name, type_ in columns.items())
-    return results, metadata

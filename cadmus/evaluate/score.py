@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from cadmus.config import Dataset
-from cadmus.errors import InputError
+from cadmus.errors import InputError, reading
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
 from cadmus.model.inference import Cadmus
 from cadmus.model.interchange import Pairs, counterfactual_answers, pairs_of, subspaces
+from cadmus.store import check_readable
 from cadmus.tools import progress, seed_of
 
 COLUMNS = ("readable", "correlation", "matched", "f1", "interchange", "learned", "random")
@@ -35,7 +35,7 @@ RIDGE = 10.0
 RARE = 10
 """Values of fewer pairs have no F1."""
 _THRESHOLDS = np.linspace(0.02, 0.98, 25)
-_NAME = re.compile(r"layer\.(\d+)(\.bias|\.decoder)?")
+_NAME = re.compile(r"layer\.(0|[1-9]\d{0,3})(\.bias|\.decoder)?", re.ASCII)
 
 
 class Features(NamedTuple):
@@ -54,10 +54,12 @@ def read_features(path: Path) -> dict[int, Features]:
     ``layer.N.decoder``, shape (F, D), has the directions, which are otherwise those of ``layer.N``. Layer 0
     is the embedding.
     """
-    try:
+    check_readable(path)
+    with reading(path, "give a safetensors file"):
         tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path}: is not a safetensors file ({error})") from None
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not tensor.isfinite().all():
+            raise InputError(f"{path}: tensor {name!r}: must have finite floats")
     found: dict[int, Features] = {}
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)

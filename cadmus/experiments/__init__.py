@@ -7,9 +7,10 @@ the Snakemake job, and the figures follow. ``docs/experiments.md`` adds one.
 
 import functools
 import importlib
-from collections.abc import Mapping
 
+from cadmus.columns import Table
 from cadmus.config.evaluation import EXPERIMENTS
+from cadmus.errors import InputError, suggest
 from cadmus.experiments.experiment import Experiment, Figure
 
 NAMES = EXPERIMENTS
@@ -36,13 +37,15 @@ OTHERS = (
 @functools.cache
 def get(name: str) -> Experiment:
     """Return the declaration of the experiment called ``name``."""
+    if name not in NAMES:
+        raise InputError(f"no experiment {name!r}; {suggest(name, NAMES)}")
     return importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
 
 
-def columns(source: str) -> Mapping[str, type]:
-    """Return names and types of the columns of an experiment, of ``metrics`` or of ``llm``."""
+def table(source: str) -> Table:
+    """Return the declared table of an experiment, of ``metrics`` or of ``llm``."""
     module = {"metrics": "cadmus.train.metrics", "llm": "cadmus.llm.outcomes"}.get(source)
-    return importlib.import_module(module).COLUMNS if module else get(source).columns
+    return importlib.import_module(module).TABLE if module else get(source).table
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PROGRAM, TEXT
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.results import CEILING, accuracy_by
@@ -27,7 +28,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.completions.programs)
-    splits = read_manifest(subject.dataset_directory())["splits"]
+    splits = read_manifest(subject.dataset_directory()).splits
     trained = {template: counts["programs"] for template, counts in splits["train"].items()}
     ceiling = best_possible(tasks, dataset, subject.config.evaluate.split)
     graded = grade_model(subject.model(), tasks, dataset).with_columns(ceiling)
@@ -84,19 +85,36 @@ def best_possible(tasks: "list[Task]", dataset: Dataset, split: str) -> pl.Serie
 
 
 ASKED = {
-    **dict.fromkeys(("policy", "template", "question", "program"), str),
-    "prompt_length": int,
-    "asked": str,
+    **dict.fromkeys(("policy", "template", "question"), NAME),
+    "program": PROGRAM,
+    "prompt_length": POSITIVE,
+    "asked": TEXT,
 }
 """Columns that say who was asked what."""
+_OF_MODEL = pl.col("policy") == "model"
+ASKED_RULES = {
+    "prompt_length: must be at most the length of program": (
+        pl.col("prompt_length") <= pl.col("program").str.len_chars()
+    ),
+    "policy: must be model in some row of each question": _OF_MODEL.any().over("question"),
+    "ceiling: must be known of the model alone": pl.col(CEILING).is_not_null() == _OF_MODEL,
+}
 
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
         **ASKED,
-        "completion": str,
-        **dict.fromkeys(("ended", "uses_drop", "solved", "fits", "exact", "next_token", "verified"), bool),
-        **{CEILING: float, "seen": bool, "training_programs": int},
+        "completion": COMPLETION,
+        **dict.fromkeys(("ended", "uses_drop", "solved"), FLAG),
+        "fits": FLAG.or_null(),
+        **dict.fromkeys(("exact", "next_token", "verified"), FLAG),
+        **{CEILING: FRACTION.or_null(), "seen": FLAG, "training_programs": COUNT},
+    },
+    rules={
+        **ASKED_RULES,
+        "fits: must be known of complete_algorithm": (
+            pl.col("fits").is_not_null() | (pl.col("question") != "complete_algorithm")
+        ),
     },
     summary=lambda results: accuracy_by(results, "question"),
     dataset=True,

@@ -2,27 +2,28 @@
 
 import polars as pl
 
+from cadmus.columns import COUNT, NAME, NONNEGATIVE
 from cadmus.errors import InputError
 from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
-from cadmus.model import METADATA
+from cadmus.experiments.experiment import ACCURACY, OF_PROGRAMS, Experiment, Figure, Findings, Subject
 from cadmus.tools import progress
 
 
 def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy of each snapshot of a training, by training compute."""
-    from cadmus.model.export import read_metadata
+    from cadmus.model.export import Snapshot, read_metadata, read_metadata_as
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.curve.programs)
+    sizes = read_metadata(subject.directory).model
     rows = []
     for path in progress("snapshots", subject.snapshots):
-        metadata = read_metadata(path)
-        if "steps" not in metadata:
-            raise InputError(f"{path / METADATA}: steps: missing; give the snapshots of a training")
+        metadata = read_metadata_as(Snapshot, path, "give the snapshots of a training")
+        if metadata.model != sizes:
+            raise InputError(f"{path}: has other sizes than {subject.directory}; give those of one training")
         completions = grade_model(subject.model(path), tasks, dataset)
-        compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
+        compute = {"step": metadata.steps, "tokens": metadata.tokens, "flops": metadata.flops}
         rows.append(accuracy_by(completions, "question").with_columns(**compute))
     # Large numbers of tokens have another type.
     return pl.concat(rows, how="vertical_relaxed")
@@ -40,10 +41,12 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"step": int, "tokens": int, "flops": float},
-        **dict.fromkeys(("question", "policy", "metric"), str),
-        **{"programs": int, "correct": int, **ACCURACY},
+        **{"step": COUNT, "tokens": COUNT, "flops": NONNEGATIVE},
+        **dict.fromkeys(("question", "policy", "metric"), NAME),
+        **{"programs": COUNT, "correct": COUNT, **ACCURACY},
     },
+    rules=OF_PROGRAMS,
+    key=("step", "question", "policy", "metric"),
     findings=findings,
     dataset=True,
     snapshots=True,

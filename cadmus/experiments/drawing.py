@@ -4,10 +4,9 @@ import importlib
 from pathlib import Path
 
 from cadmus.errors import InputError, naming, suggest
-from cadmus.evaluate.results import read_results
-from cadmus.experiments import FORMATS, columns, figures
+from cadmus.experiments import FORMATS, figures, table
 from cadmus.figures import style, tables
-from cadmus.store import replacing_together
+from cadmus.store import read_results, replacing_together
 
 
 def produce(name: str, results: list[Path], output: Path) -> list[Path]:
@@ -28,7 +27,7 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         raise InputError(f"{output}: {name} is written as {', '.join(formats)}")
     stem = output.with_suffix("") if output.suffix in formats else output / name
     paths = [stem.with_name(stem.name + suffix) for suffix in formats]
-    frames = [read_results(path, columns(of))[0] for path, of in zip(results, figure.sources, strict=False)]
+    frames = [read_results(path, table(of))[0] for path, of in zip(results, figure.sources, strict=False)]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     with replacing_together() as replaced:
         temporary = [replaced(path) for path in paths]
@@ -37,10 +36,10 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
                 style.save(style.styled(module.draw)(*frames), temporary[:2])
                 module.data(*frames).write_csv(temporary[2])
             elif figure.kind == "table":
-                table = module.table(*frames)
-                numbers = module.data(*frames) if hasattr(module, "data") else table
+                shown = module.table(*frames)
+                numbers = module.data(*frames) if hasattr(module, "data") else shown
                 numbers.write_csv(temporary[0])
-                temporary[1].write_text(tables.render(table), encoding="utf-8")
+                temporary[1].write_text(tables.render(shown), encoding="utf-8")
             else:
                 temporary[0].write_text(module.page(*frames), encoding="utf-8")
     return paths

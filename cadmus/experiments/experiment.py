@@ -1,21 +1,32 @@
 """The declaration of an experiment, and the trained model it is run on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from cadmus.columns import FRACTION, Column, Table
 from cadmus.config import Config, digest, validate
 from cadmus.errors import InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
 from cadmus.train.paths import find_snapshots
 
-ACCURACY = {"accuracy": float, "low": float, "high": float}
-"""Columns of an accuracy and its 95% interval."""
+if TYPE_CHECKING:
+    from cadmus.model.mixer import Mixer
+
+ACCURACY = dict.fromkeys(("accuracy", "low", "high"), FRACTION.or_null())
+"""Columns of an accuracy and its 95% interval; null without a program."""
+OF_PROGRAMS = {"correct: must be at most programs": pl.col("correct") <= pl.col("programs")}
+"""Rule of results that count programs and those that are correct."""
+TOKENS = 11
+"""Tokens of a comparison: two expressions of five and the comparator."""
+TOKEN = Column(int, low=1, high=TOKENS)
+OF_LAYERS = {"layer: must be all from 0": pl.col("layer").n_unique() == pl.col("layer").max() + 1}
+"""Rule of results that have rows of every layer."""
 
 
 class Figure(NamedTuple):
@@ -50,7 +61,12 @@ class Experiment:
 
     measure: Callable[["Subject"], pl.DataFrame]
     """Asks the model and returns the results. Its docstring is the help of the command."""
-    columns: Mapping[str, Any]
+    columns: Mapping[str, Column]
+    """Columns of the results."""
+    rules: Mapping[str, pl.Expr] = field(default_factory=dict)
+    """What is true in every row, by `COLUMN: what must be`."""
+    key: tuple[str, ...] = ()
+    """Columns that tell the rows apart."""
     figures: tuple[Figure, ...] = ()
     summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Accuracies or losses from the results, which the command prints and a study compares."""
@@ -61,9 +77,13 @@ class Experiment:
     snapshots: bool = False
     """True if it reads the snapshots of a training instead of one model."""
 
+    @property
+    def table(self) -> Table:
+        return Table(self.columns, self.rules, self.key)
+
     def run(self, subject: "Subject") -> pl.DataFrame:
         """Return the results, with the declared columns and no other."""
-        return self.measure(subject).select(*self.columns).cast(pl.Schema(self.columns))
+        return self.measure(subject).select(*self.columns).cast(self.table.schema)
 
 
 class Subject:
@@ -72,7 +92,7 @@ class Subject:
     Programs that the model may have been trained on are refused, whoever asks. ``directory`` is a model
     export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split.
     The config is by default that of the training, with default experiments; ``settings`` are other values of
-    some fields of its section ``evaluate.EXPERIMENT``.
+    some fields of its section ``evaluate.EXPERIMENT``, and ``mixer`` is as for :meth:`cadmus.Cadmus.load`.
     """
 
     def __init__(
@@ -83,20 +103,21 @@ class Subject:
         device: str = "cpu",
         dataset: Path | None = None,
         settings: Mapping[str, Any] | None = None,
+        mixer: "Mixer | None" = None,
     ) -> None:
         from cadmus.experiments import get
-        from cadmus.model.export import trained_config
+        from cadmus.model.export import read_metadata
 
         self.snapshots = find_snapshots(directory) if get(experiment).snapshots else []
         self.directory = self.snapshots[-1] if self.snapshots else directory
-        config = config or trained_config(self.directory)
+        config = config or read_metadata(self.directory).config
         if config is None:
             raise InputError(f"{self.directory / METADATA}: config: missing; give the config of the training")
         before = getattr(config.evaluate, experiment)
         after = validate({**before.model_dump(), **(settings or {})}, type(before), f"evaluate {experiment}")
         evaluate = config.evaluate.model_copy(update={experiment: after})
         self.config = config.model_copy(update={"evaluate": evaluate})
-        self.device, self.dataset = device, dataset
+        self.device, self.dataset, self.mixer = device, dataset, mixer
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""
@@ -104,15 +125,16 @@ class Subject:
         from cadmus.model.inference import Cadmus
 
         directory = directory or self.directory
-        trained = read_metadata(directory).get("config", {}).get("dataset", {})
+        trained = (read_metadata(directory).config or self.config).dataset
         # These decide which programs a model was not trained on.
-        for key, ours in self.config.dataset.model_dump(include={"values", "eval_fraction"}).items():
-            if trained.get(key, ours) != ours:
+        for key in ("values", "eval_fraction"):
+            theirs, ours = getattr(trained, key), getattr(self.config.dataset, key)
+            if theirs != ours:
                 raise InputError(
-                    f"{directory}: dataset.{key}: the model was trained with {trained[key]}, the config says "
+                    f"{directory}: dataset.{key}: the model was trained with {theirs}, the config says "
                     f"{ours}, so test programs may have been trained on; use the config of the model"
                 )
-        return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
+        return Cadmus.load(directory, self.device, self.config.evaluate.batch_size, self.mixer)
 
     def dataset_directory(self) -> Path:
         if self.dataset is None:
@@ -150,6 +172,6 @@ class Subject:
         return {
             "config_digest": digest(self.config.model_dump()),
             "model_digest": weights_digest(self.directory),
-            **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset)["digest"]}),
+            **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset).digest}),
             "split": self.config.evaluate.split,
         }

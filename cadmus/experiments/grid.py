@@ -3,10 +3,11 @@
 import numpy as np
 import polars as pl
 
+from cadmus.columns import COUNT, FLAG, VALUE
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
-from cadmus.experiments.experiment import Experiment, Figure, Subject
+from cadmus.experiments.experiment import OF_PROGRAMS, Experiment, Figure, Subject
 from cadmus.programs import TOKEN_OF_BYTE, Programs, stack
 from cadmus.tools import generator, progress
 
@@ -81,9 +82,22 @@ def _learned(
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **dict.fromkeys(("x", "y", "programs", "correct", *PREDICTIONS, *LEARNED), int),
-        **dict.fromkeys(("in_distribution", "balanced"), bool),
+        **{"x": VALUE, "y": VALUE, "programs": COUNT},
+        **dict.fromkeys(("correct", *PREDICTIONS, *LEARNED), COUNT.or_null()),
+        **dict.fromkeys(("in_distribution", "balanced"), FLAG),
     },
+    rules={
+        **OF_PROGRAMS,
+        **{f"{name}: must be at most programs": pl.col(name) <= pl.col("programs") for name in LEARNED},
+        "less, equal, greater: must be at most programs": (
+            pl.sum_horizontal(*PREDICTIONS) <= pl.col("programs")
+        ),
+        "correct, less, equal, greater: must be known of all programs": (
+            pl.all_horizontal(pl.col("correct", *PREDICTIONS).is_not_null()) | (pl.col("programs") == 0)
+        ),
+        "programs: must be above 0 in some row": (pl.col("programs") > 0).any(),
+    },
+    key=("x", "y", "balanced"),
     summary=summary,
     figures=(
         Figure(

@@ -8,6 +8,7 @@ is compared with it, by the number of examples and by how many functions these l
 import numpy as np
 import polars as pl
 
+from cadmus.columns import COUNT, FLAG, FRACTION, NONNEGATIVE, POSITIVE, PROGRAM, one_of
 from cadmus.config import OOD
 from cadmus.evaluate.results import induction_by
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
@@ -106,10 +107,15 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"split": str, "examples": int, "program": str},
-        **dict.fromkeys(("prompt_length", "functions", "samples", "fits", "votes"), int),
-        **dict.fromkeys(("voted", "greedy", "prior"), bool),
-        **dict.fromkeys(("ceiling", "total_variation", "ideal_variation"), float),
+        **{"split": one_of(("test", OOD)), "examples": POSITIVE, "program": PROGRAM},
+        **dict.fromkeys(("prompt_length", "functions", "samples"), POSITIVE),
+        **dict.fromkeys(("fits", "votes"), COUNT),
+        **dict.fromkeys(("voted", "greedy", "prior"), FLAG),
+        **{"ceiling": FRACTION, "total_variation": NONNEGATIVE, "ideal_variation": NONNEGATIVE},
+    },
+    rules={
+        "fits: must be at most samples": pl.col("fits") <= pl.col("samples"),
+        "votes: must be at most fits": pl.col("votes") <= pl.col("fits"),
     },
     summary=summary,
     findings=findings,

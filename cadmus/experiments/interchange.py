@@ -8,11 +8,23 @@ from other pairs, as in distributed alignment search (Geiger et al. 2024); a ran
 the control.
 """
 
+from typing import get_args
+
 import polars as pl
 
+from cadmus.columns import COUNT, LAYER, POSITIVE, one_of
+from cadmus.config.evaluation import Variable
 from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import (
+    ACCURACY,
+    OF_LAYERS,
+    OF_PROGRAMS,
+    Experiment,
+    Figure,
+    Findings,
+    Subject,
+)
 from cadmus.tools import progress, seed_of
 
 METHODS = ("state", "learned", "random")
@@ -74,10 +86,18 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"variable": str, "layer": int, "method": str},
-        **dict.fromkeys(("directions", "programs", "correct"), int),
-        **ACCURACY,
+        **{"variable": one_of(get_args(Variable)), "layer": LAYER, "method": one_of(METHODS)},
+        **{"directions": POSITIVE, "programs": COUNT, "correct": COUNT, **ACCURACY},
     },
+    rules={
+        **OF_PROGRAMS,
+        **OF_LAYERS,
+        "layer: must be the same of all variables and methods": (
+            pl.len().over("variable", "method") == pl.col("layer").n_unique()
+        ),
+        "method: must be all of each variable": pl.col("method").n_unique().over("variable") == len(METHODS),
+    },
+    key=("variable", "layer", "method"),
     findings=findings,
     figures=(
         Figure(

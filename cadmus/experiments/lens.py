@@ -9,8 +9,19 @@ import numpy as np
 import polars as pl
 
 from cadmus import isa
+from cadmus.columns import COUNT, LAYER, NONNEGATIVE, POSITIVE
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import (
+    ACCURACY,
+    OF_LAYERS,
+    OF_PROGRAMS,
+    TOKEN,
+    TOKENS,
+    Experiment,
+    Figure,
+    Findings,
+    Subject,
+)
 from cadmus.programs import TOKEN_OF_BYTE
 from cadmus.tools import generator, progress
 
@@ -66,9 +77,16 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **dict.fromkeys(("layer", "token", "programs"), int),
-        **{"loss": float, "agreeing": int, "correct": int, **ACCURACY},
+        **{"layer": LAYER, "token": TOKEN, "programs": POSITIVE},
+        **{"loss": NONNEGATIVE, "agreeing": COUNT, "correct": COUNT, **ACCURACY},
     },
+    rules={
+        **OF_PROGRAMS,
+        **OF_LAYERS,
+        "agreeing: must be at most programs": pl.col("agreeing") <= pl.col("programs"),
+        "token: must be all from 1": pl.col("token").n_unique().over("layer") == TOKENS,
+    },
+    key=("layer", "token"),
     findings=findings,
     figures=(
         Figure(

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 
+from cadmus.columns import NAME, NONNEGATIVE, POSITIVE, PROGRAM
 from cadmus.evaluate.losses import completion_losses
 from cadmus.evaluate.results import loss_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject
@@ -43,9 +44,9 @@ def measure(subject: Subject) -> pl.DataFrame:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **dict.fromkeys(("template", "program"), str),
-        **dict.fromkeys(("prompt_length", "tokens"), int),
-        **dict.fromkeys(("loss", "floor"), float),
+        **{"template": NAME, "program": PROGRAM},
+        **dict.fromkeys(("prompt_length", "tokens"), POSITIVE),
+        **{"loss": NONNEGATIVE, "floor": NONNEGATIVE.or_null()},
     },
     summary=lambda results: loss_by(results, "template"),
     dataset=True,

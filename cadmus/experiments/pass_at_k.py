@@ -1,10 +1,14 @@
 """pass@k: completions of test programs sampled several times, graded by execution."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
+from cadmus.columns import COUNT, FLAG, FRACTION, NONNEGATIVE, POSITIVE, Column
+from cadmus.config.evaluation import budgets
 from cadmus.evaluate.results import CEILING, accuracy_at_k
-from cadmus.experiments.completions import ASKED, ask, best_possible, grade_model
+from cadmus.experiments.completions import ASKED, ASKED_RULES, ask, best_possible, grade_model
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
@@ -38,12 +42,28 @@ def measure(subject: Subject) -> pl.DataFrame:
     return pl.concat([sampled.with_columns(greedy, ceiling), drawn], how="diagonal")
 
 
+_KS = pl.col("samples").map_elements(lambda samples: len(budgets(samples)), pl.Int64)
+
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
         **ASKED,
-        **dict.fromkeys(("samples", "solved", "verified", "fits", "distinct_solved"), int),
-        **{"mean_length": float, "agreed": pl.List(pl.Float64), "greedy_solved": bool, CEILING: float},
+        "samples": replace(POSITIVE, high=1_000_000),
+        **dict.fromkeys(("solved", "verified"), COUNT),
+        **{"fits": COUNT.or_null(), "distinct_solved": COUNT, "mean_length": NONNEGATIVE},
+        "agreed": Column(pl.List(pl.Float64), low=0, high=1, null=True),
+        **{"greedy_solved": FLAG.or_null(), CEILING: FRACTION.or_null()},
+    },
+    rules={
+        **ASKED_RULES,
+        "samples: must be the same in all rows": pl.col("samples") == pl.col("samples").first(),
+        "verified: must be at most samples": pl.col("verified") <= pl.col("samples"),
+        "solved: must be at most verified": pl.col("solved") <= pl.col("verified"),
+        "fits: must be at most samples": pl.col("fits") <= pl.col("samples"),
+        "agreed: must have a number for each k": pl.col("agreed").list.drop_nulls().list.len() == _KS,
+        "greedy_solved: must be known of the model alone": (
+            pl.col("greedy_solved").is_not_null() == (pl.col("policy") == "model")
+        ),
     },
     summary=accuracy_at_k,
     dataset=True,

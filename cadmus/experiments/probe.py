@@ -17,9 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from cadmus.columns import COUNT, FRACTION, LAYER, NONNEGATIVE, POSITIVE, one_of
 from cadmus.config.evaluation import Probe
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import (
+    ACCURACY,
+    OF_LAYERS,
+    OF_PROGRAMS,
+    TOKEN,
+    TOKENS,
+    Experiment,
+    Figure,
+    Findings,
+    Subject,
+)
 from cadmus.programs import Programs
 from cadmus.tools import generator, progress
 
@@ -209,11 +220,16 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "target": str,
-        **dict.fromkeys(("layer", "token", "programs", "correct"), int),
-        **ACCURACY,
-        **dict.fromkeys(("majority", "control", "inverse_regularisation"), float),
+        **{"target": one_of(("x", "y")), "layer": LAYER, "token": TOKEN},
+        **{"programs": POSITIVE, "correct": COUNT, **ACCURACY},
+        **{"majority": FRACTION, "control": FRACTION, "inverse_regularisation": NONNEGATIVE},
     },
+    rules={
+        **OF_PROGRAMS,
+        **OF_LAYERS,
+        "token: must be all from 1, of x and y": pl.col("token").len().over("layer") == 2 * TOKENS,
+    },
+    key=("target", "layer", "token"),
     findings=findings,
     figures=(
         Figure(

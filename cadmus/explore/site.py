@@ -18,7 +18,7 @@ import torch
 
 from cadmus import isa, store
 from cadmus.api import tasks
-from cadmus.config import ATTENTION, LONGEST_PROGRAM, TEMPLATES, Config, Dataset, StateLabels
+from cadmus.config import ATTENTION, LONGEST_PROGRAM, TEMPLATES, Config, Dataset, Model, StateLabels
 from cadmus.dataset import sampler
 from cadmus.errors import InputError
 from cadmus.evaluate import criteria
@@ -84,8 +84,7 @@ def write_site(
         snapshots: those of its training, for a slider
         documentation: address of the documentation that the page links
     """
-    if model.sizes.mixer != ATTENTION:
-        raise InputError(f"{name}: the page runs attention alone, not {model.sizes.mixer}")
+    check_mixer(model.sizes, name)
     if directory.exists() and not (directory / DATA).exists() and any(directory.iterdir()):
         raise InputError(f"{directory}: is not empty, and no site of an earlier call; give another directory")
     models: list[tuple[int | None, str, Cadmus]] = []
@@ -127,6 +126,12 @@ def write_site(
     with store.replacing_together() as replaced:
         for file, content in contents.items():
             replaced(directory / file).write_bytes(content)
+
+
+def check_mixer(sizes: Model, name: str) -> None:
+    """Check that the page can run a model of these sizes."""
+    if sizes.mixer != ATTENTION:
+        raise InputError(f"{name}: the page runs attention alone, not {sizes.mixer}")
 
 
 def weights(model: Cadmus) -> bytes:

@@ -8,16 +8,14 @@ from cadmus.figures import style
 
 LOSSES = {"loss": ("all tokens", "black"), "completion_loss": ("completions", style.GREEN)}
 OTHERS = "validation_loss", "verdict_solved"
-"""Metrics that a training may be without."""
 
 
 def data(metrics: pl.DataFrame) -> pl.DataFrame:
     """Return losses and their running means over 1% of all steps; of a repeated step, the last."""
-    steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
+    steps = metrics.unique("step", keep="last").sort("step")
     window = max(1, round(0.01 * len(steps)))
     means = pl.col(*LOSSES).rolling_mean(window, min_samples=1, center=True).name.prefix("mean_")
-    missing = {name: pl.lit(None, pl.Float64) for name in OTHERS if name not in steps.columns}
-    return steps.with_columns(**missing).select("step", *LOSSES, *OTHERS, means)
+    return steps.select("step", *LOSSES, *OTHERS, means)
 
 
 def draw(metrics: pl.DataFrame) -> Figure:

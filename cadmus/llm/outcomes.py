@@ -10,21 +10,28 @@
 Accuracy is the fraction of ``correct`` among all but the last.
 """
 
+from typing import get_args
+
 import polars as pl
 
+from cadmus.columns import COUNT, FLAG, LABEL, NONNEGATIVE, PROGRAM, VALUE, Column, Table, one_of
+from cadmus.config.evaluation import Alphabet
+
+REPLY = Column(str, longest=10_000_000, null=True)
 GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
 OUTCOMES = (*GIVEN, "unanswered")
-COLUMNS = {
-    **dict.fromkeys(("model", "alphabet"), str),
-    **dict.fromkeys(("shots", "max_output_tokens"), int),
-    "in_grid": bool,
-    **dict.fromkeys(("x", "y"), int),
-    **dict.fromkeys(("program", "completion", "outcome"), str),
-    **dict.fromkeys(("less", "equal", "greater"), float),
-    **dict.fromkeys(("input_tokens", "output_tokens"), int),
-    "usd": float,
-}
-"""Names and types of the columns of ``llm.parquet``: a row per question and limit.
+TABLE = Table(
+    {
+        **{"model": LABEL, "alphabet": one_of(get_args(Alphabet)), "shots": COUNT},
+        **{"max_output_tokens": Column(int, low=1, high=1_000_000), "in_grid": FLAG},
+        **dict.fromkeys(("x", "y"), VALUE),
+        **{"program": PROGRAM, "completion": REPLY, "outcome": one_of(OUTCOMES)},
+        **dict.fromkeys(("less", "equal", "greater"), Column(float, high=0, null=True)),
+        **dict.fromkeys(("input_tokens", "output_tokens"), COUNT.or_null()),
+        "usd": NONNEGATIVE,
+    }
+)
+"""Columns of ``llm.parquet``: a row per question and limit.
 
 The program is in normal symbols and ends with the right comparator. Where the model chose among the
 comparators, ``less``, ``equal`` and ``greater`` are their log-probabilities. Tokens are null if the server

@@ -21,7 +21,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from cadmus.config import Config, digest
 from cadmus.errors import InputError, naming
 from cadmus.llm.models import LanguageModel
-from cadmus.llm.outcomes import COLUMNS, at_limits
+from cadmus.llm.outcomes import TABLE, at_limits
 from cadmus.llm.prompt import SYMBOLS, read_answer, translate
 from cadmus.llm.questions import most_usd, questions
 
@@ -63,18 +63,18 @@ def ask(
 
 
 def read(config: Config, models: dict[str, LanguageModel], directory: Path) -> pl.DataFrame:
-    """Return :data:`cadmus.llm.outcomes.COLUMNS` of the questions to each model, from its last whole log."""
+    """Return :data:`cadmus.llm.outcomes.TABLE` of the questions to each model, from its last whole log."""
     parts = []
     for name, model in models.items():
         rows = questions(config, model)
         answers = _answers(directory / "logs" / name, rows, model)
         given = [answers.get(number, {"outcome": "unanswered", "usd": 0.0}) for number in range(len(rows))]
         asked = rows.rename({"limit": "max_output_tokens"}).with_columns(model=pl.lit(name))
-        schema = {name: kind for name, kind in pl.Schema(COLUMNS).items() if name not in asked.columns}
-        table = pl.concat([asked, pl.DataFrame(given, schema)], how="horizontal").select(*COLUMNS)
+        schema = {name: kind for name, kind in TABLE.schema.items() if name not in asked.columns}
+        table = pl.concat([asked, pl.DataFrame(given, schema)], how="horizontal").select(*TABLE.columns)
         whole = model.reads_limit or model.answer == "choice"
         parts.append(table if whole else at_limits(table, config.llm.max_output_tokens))
-    return pl.concat([part.cast(pl.Schema(COLUMNS)) for part in parts])
+    return pl.concat([part.cast(TABLE.schema) for part in parts])
 
 
 def _answers(logs: Path, asked: pl.DataFrame, model: LanguageModel) -> dict[int, dict[str, Any]]:

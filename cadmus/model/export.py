@@ -10,22 +10,103 @@ are instructions: a 66th would be a 66th output of the model. Attention masks hi
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, field_validator, model_validator
 from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 
 from cadmus import config, isa, store
-from cadmus.errors import InputError, near_path, reading
+from cadmus.config import LONGEST_PROGRAM, Config, Dataset, Model, Train
+from cadmus.config.fields import Above0, Count, NonNegative, PlainText, Positive
+from cadmus.errors import InputError, naming, near_path, reading
 from cadmus.model import CARD, CONFIG, GENERATION_CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
+from cadmus.model.mixer import Mixer
+from cadmus.records import Header, Record
 
 MAX_POSITIONS = 256
 """For ``transformers``; rotary positions have no limit."""
+LARGEST_OUTPUT = 1e9
+"""Upper limit of the outputs of layers, far above those of any training; experiments square them in fp32."""
 
 _FIX = "save the model again"
+
+
+class Metadata(Record):
+    """``meta.json`` of an export, or what ``config.json`` of a model saved by ``transformers`` says of it."""
+
+    cadmus: Header | None = None
+    model: Model
+    config: Config | None = None
+    """Of the training, with default experiments."""
+    max_length: Annotated[Positive, Field(le=LONGEST_PROGRAM)] | None = None
+    parameters: Positive | None = None
+    data_digest: PlainText | None = None
+    steps: Positive | None = None
+    loss: NonNegative | None = None
+    completion_loss: NonNegative | None = None
+    tokens: Count | None = None
+    programs: Count | None = None
+    flops: NonNegative | None = None
+    seconds: NonNegative | None = None
+    device: PlainText | None = None
+    cores: Positive | None = None
+    matmul_rate: Above0 | None = None
+    weights: Literal["bfloat16", "float16"] | None = None
+    """Type of the weights in the file; None is fp32, in which all are loaded."""
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _keep_what_training_read(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = {name: of for name, of in values.items() if name not in ("evaluate", "llm")}
+        if isinstance(train := values.get("train"), dict):
+            # Models of earlier versions have fields that are gone, such as `order`.
+            fields = Train.model_fields
+            values["train"] = {name: value for name, value in train.items() if name in fields}
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> "Metadata":
+        if self.cadmus and WEIGHTS not in self.cadmus.files:
+            raise ValueError(f"cadmus.files: must have {WEIGHTS}")
+        if self.config and self.config.model != self.model:
+            raise ValueError("config.model: must be the same as model")
+        return self
+
+    @property
+    def longest_program(self) -> int:
+        """Maximum number of instructions in a program of the model's dataset."""
+        if self.config:
+            return self.config.dataset.max_length
+        return self.max_length or Dataset().max_length
+
+
+class Snapshot(Metadata):
+    """``meta.json`` of a model during its training."""
+
+    steps: Positive
+    tokens: Count
+    flops: NonNegative
+
+
+class Trained(Snapshot):
+    """``meta.json`` of a model of ``cadmus train``, as its card describes it."""
+
+    cadmus: Header
+    config: Config
+    parameters: Positive
+    data_digest: PlainText
+    programs: Count
+    seconds: Above0
+    device: PlainText
+    cores: Positive
+
+
+M = TypeVar("M", bound=Metadata)
 
 
 def save_export(
@@ -39,6 +120,7 @@ def save_export(
     # A link to an export stays.
     directory = Path(os.path.realpath(directory))
     check_export(directory)
+    noted = config.validate({"model": model.sizes, **metadata}, Metadata, str(directory / METADATA))
     named = _named_weights(model).items()
     weights = {name: weight.detach().to("cpu", dtype).contiguous() for name, weight in named}
     files = {
@@ -48,7 +130,7 @@ def save_export(
             "eos_token_id": isa.END_ID,
             "pad_token_id": isa.END_ID,
             # Room for every completion, its end included. max_length would count the padding as well.
-            "max_new_tokens": max_length(metadata),
+            "max_new_tokens": noted.longest_program,
         },
         TOKENIZER: _tokenizer(),
         TOKENIZER_CONFIG: {
@@ -93,14 +175,20 @@ def check_export(directory: Path | str) -> None:
         raise InputError(f"{directory}: not empty and not a model export; choose another directory")
 
 
-def read_metadata(directory: Path | str) -> dict[str, Any]:
+def read_metadata(directory: Path | str) -> Metadata:
     """Read ``meta.json``; for a model saved by ``transformers``, derive its ``model`` and ``max_length``."""
+    return read_metadata_as(Metadata, directory)
+
+
+def read_metadata_as(model: type[M], directory: Path | str, fix: str | None = None) -> M:
+    """Read ``meta.json`` as a narrower type than :class:`Metadata`; ``fix`` ends the error if it is none."""
     path = Path(directory) / METADATA
     if path.exists():
-        return store.read_json(path, "model")
+        return store.read_json(path, "model", model, fix)
     if not path.with_name(CONFIG).exists():
         raise InputError(f"{directory} is not a model export: {path}: no such file{near_path(path)}")
-    return _derived_metadata(path.with_name(CONFIG), path.with_name(GENERATION_CONFIG))
+    derived = _derived_metadata(path.with_name(CONFIG), path.with_name(GENERATION_CONFIG))
+    return config.validate(derived, model, str(path), fix)
 
 
 def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
@@ -125,32 +213,13 @@ def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
     most = _read_foreign(generation).get("max_new_tokens") if generation.exists() else None
     if most is not None and not (isinstance(most, int) and 1 <= most <= config.LONGEST_PROGRAM):
         raise InputError(f"{generation}: max_new_tokens: must be 1 to {config.LONGEST_PROGRAM}, got {most}")
-    return {"model": sizes.model_dump(), "max_length": most}
+    return {"model": sizes, "max_length": most}
 
 
 def _read_foreign(path: Path) -> dict[str, Any]:
     store.check_readable(path)
     with reading(path, _FIX):
         return dict(json.loads(path.read_bytes()))
-
-
-def max_length(metadata: dict[str, Any]) -> int:
-    """Return the maximum number of instructions in a program of a model's dataset."""
-    dataset = metadata.get("config", {}).get("dataset", {})
-    return dataset.get("max_length") or metadata.get("max_length") or config.Dataset().max_length
-
-
-def trained_config(directory: Path | str) -> config.Config | None:
-    """Return the config that a model was trained with, with default experiments; None if it is unknown."""
-    values = read_metadata(directory).get("config")
-    if values is None:
-        return None
-    for section in ("evaluate", "llm"):
-        values.pop(section, None)
-    # Models of earlier versions have fields that are gone, such as `order`; only a training would read them.
-    fields = config.Train.model_fields
-    values["train"] = {name: value for name, value in values["train"].items() if name in fields}
-    return config.parse_config(values, str(Path(directory) / METADATA))
 
 
 def weights_digest(directory: Path | str) -> str:
@@ -160,18 +229,23 @@ def weights_digest(directory: Path | str) -> str:
     return store.digest_of(path)[:16]
 
 
-def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:
-    """Load the model of an export for inference in fp32."""
+def load_export(directory: Path | str, device: torch.device | str = "cpu", mixer: Mixer | None = None) -> GPT:
+    """Load the model of an export for inference in fp32.
+
+    An export runs no code: its mixer must be one of Cadmus, or the class ``mixer`` of the caller.
+    """
     metadata = read_metadata(directory)
     path = Path(directory) / WEIGHTS
-    if store.HEADER in metadata:
-        store.check_digest(path, metadata[store.HEADER]["files"][WEIGHTS], "model")
+    if metadata.cadmus:
+        store.check_digest(path, metadata.cadmus.files[WEIGHTS], "model")
     store.check_readable(path)
     with reading(path, _FIX):
         found = load_file(path)
+    if mixer and metadata.model.mixer == config.ATTENTION:
+        raise InputError(f"{directory}: model.mixer: is {config.ATTENTION}, not a class; drop --mixer")
     # Without memory, as sizes that the weights do not have could take all of it.
-    with torch.device("meta"), _NoInitialValues():
-        model = GPT(config.Model(**metadata["model"]))
+    with torch.device("meta"), _NoInitialValues(), naming(directory):
+        model = GPT(metadata.model, mixer)
     expected = _named_weights(model)
     for name in sorted(expected.keys() ^ found.keys()):
         problem = "missing" if name in expected else "unexpected"
@@ -183,7 +257,9 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
     model.load_state_dict(weights, strict=False, assign=True)
     if model.sizes.tied:
         model.lm_head.weight = model.embed_in.weight
-    return model.to(device).eval().requires_grad_(False)
+    model = model.eval().requires_grad_(False)
+    _check_outputs(path, model)
+    return model.to(device)
 
 
 def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -194,7 +270,24 @@ def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> 
     rows = shape[0] if name in ("gpt_neox.embed_in.weight", "lm_head.weight") else len(weight)
     if weight[:rows].shape != shape:
         raise InputError(f"{path}: {name}: has shape {tuple(weight.shape)}, {CONFIG} needs {tuple(shape)}")
-    return weight[:rows].to(torch.float32, copy=True)
+    weight = weight[:rows].to(torch.float32, copy=True)
+    if not weight.isfinite().all():
+        raise InputError(f"{path}: {name}: has a weight that is NaN or infinite; {_FIX}")
+    return weight
+
+
+@torch.inference_mode()
+def _check_outputs(path: Path, model: GPT) -> None:
+    """Check that no output overflows, on a program of all instructions: finite weights may be huge."""
+    tokens = torch.arange(isa.VOCABULARY_SIZE)[None]
+    visible = torch.ones(1, isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE, dtype=torch.bool).tril()
+    x = torch.empty(0)
+    for layer, x in enumerate(model.residual_stream(tokens, tokens, visible)):
+        # NaN is not below it either.
+        if not (x.abs() < LARGEST_OUTPUT).all():
+            raise InputError(f"{path}: the output of layer {layer} is NaN or too large; {_FIX}")
+    if not (model.logits(x).abs() < LARGEST_OUTPUT).all():
+        raise InputError(f"{path}: the logits are NaN or too large; {_FIX}")
 
 
 class _NoInitialValues(TorchFunctionMode):

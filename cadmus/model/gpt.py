@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from cadmus import config, isa
 from cadmus.errors import InputError
-from cadmus.model import mixer
+from cadmus.model.mixer import Mixer, build, known
 
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
@@ -69,16 +69,21 @@ class Cache:
 
 
 class GPT(nn.Module):
-    """The model; its parameters have the names of GPT-NeoX in ``transformers``."""
+    """The model; its parameters have the names of GPT-NeoX in ``transformers``.
+
+    ``mixer`` is what ``sizes.mixer`` names; by default, one of :data:`cadmus.model.mixer.MIXERS`.
+    """
 
     attend: Attend | None = None
     """Implementation of attention; None is that of the device."""
 
-    def __init__(self, sizes: config.Model) -> None:
+    def __init__(self, sizes: config.Model, mixer: Mixer | None = None) -> None:
         super().__init__()
         self.sizes = sizes
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
-        blocks = [Block(sizes, layer) for layer in range(sizes.layers)]
+        if sizes.mixer != config.ATTENTION:
+            mixer = mixer or known(sizes.mixer)
+        blocks = [Block(sizes, layer, mixer) for layer in range(sizes.layers)]
         self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
@@ -164,10 +169,10 @@ class Context(NamedTuple):
 
 
 class Block(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int) -> None:
+    def __init__(self, sizes: config.Model, layer: int, mixer: Mixer | None) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.attention = (Attention if sizes.mixer == config.ATTENTION else Mixed)(sizes, layer)
+        self.attention = Mixed(sizes, layer, mixer) if mixer else Attention(sizes, layer)
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
@@ -207,10 +212,10 @@ class Attention(nn.Module):
 class Mixed(nn.Module):
     """A mixer of one's own in the place of attention; it gets no positions."""
 
-    def __init__(self, sizes: config.Model, layer: int) -> None:
+    def __init__(self, sizes: config.Model, layer: int, mixer: Mixer) -> None:
         super().__init__()
         self.name, self.heads, self.layer = sizes.mixer, sizes.heads, layer
-        self.mixer = mixer.build(sizes.mixer, sizes.width, sizes.heads)
+        self.mixer = build(sizes.mixer, mixer, sizes.width, sizes.heads)
 
     def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
         positions_RL, _, _, bias_R1LS, cache = context

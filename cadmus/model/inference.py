@@ -17,9 +17,11 @@ import torch
 
 from cadmus import isa
 from cadmus.config import Dataset
+from cadmus.errors import InputError
 from cadmus.model import named_or_default
-from cadmus.model.export import load_export, max_length, read_metadata
+from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
+from cadmus.model.mixer import Mixer
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
 
@@ -88,10 +90,14 @@ class Cadmus:
         directory: Path | str | None = None,
         device: torch.device | str = "cpu",
         batch_size: int | None = None,
+        mixer: Mixer | None = None,
     ) -> "Cadmus":
-        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
+        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model.
+
+        An export runs no code. One whose config names a mixer of your own needs the class: ``mixer``.
+        """
         path = named_or_default(None if directory is None else Path(directory))
-        return cls(load_export(path, device), batch_size, max_length(read_metadata(path)))
+        return cls(load_export(path, device, mixer), batch_size, read_metadata(path).longest_program)
 
     def induce(
         self, examples: str | Sequence[str], k: int = 64, *, temperature: float = 1.0, seed: int = 0
@@ -321,6 +327,8 @@ class Sampler:
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         # Logits of at most 0 do not overflow when divided by a small temperature.
         shifted = (logits - logits.max(-1, keepdim=True).values).cpu().double()
+        if not shifted.isfinite().all():
+            raise InputError("the logits of the model are not finite")
         probabilities = (shifted / self.temperature).softmax(-1)
         probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
         nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)

@@ -5,16 +5,25 @@ visible_RLL)``, which returns (R, L, D). A row packs several programs: ``visible
 token t may read token s. That is where both are of one program and s is not after t; the first token of a
 program sees itself alone. :class:`GatedRecurrence` is an example.
 
+Only :func:`admit` imports a class, for a config or an option of the user. A model from elsewhere names a
+mixer too, and its code must not run unasked: :class:`cadmus.model.gpt.GPT` knows only :data:`MIXERS`.
+
 Shape suffixes as in :mod:`cadmus.model.gpt`.
 """
 
 import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cadmus.config import OWN_MIXERS
 from cadmus.errors import InputError
+
+Mixer = Callable[[int, int], nn.Module]
+"""Makes a module for a width and a number of heads."""
 
 
 class GatedRecurrence(nn.Module):
@@ -44,29 +53,50 @@ class GatedRecurrence(nn.Module):
         return self.dense(self.norm(scores_RHLL @ v_RHLK).transpose(1, 2).flatten(2))
 
 
-def build(name: str, width: int, heads: int) -> nn.Module:
-    """Return the module that ``model.mixer`` names."""
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)(width, heads)
-    except (ImportError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"model.mixer: {name}: {error}; wanted a class that takes a width and heads"
-        ) from None
+MIXERS: dict[str, Mixer] = dict(zip(OWN_MIXERS, [GatedRecurrence], strict=True))
+"""Mixers by name: those of Cadmus, and those that the user named in this process."""
+
+
+def admit(name: str) -> Mixer:
+    """Import the class that the user named, which runs its module, and add it to :data:`MIXERS`."""
+    if name not in MIXERS:
+        module, _, attribute = name.partition(":")
+        with _failures(name):
+            found = getattr(importlib.import_module(module), attribute)
+            if not (isinstance(found, type) and issubclass(found, nn.Module)):
+                raise TypeError(f"{attribute} is not a class of torch.nn.Module")
+        MIXERS[name] = found
+    return MIXERS[name]
+
+
+def known(name: str) -> Mixer:
+    """Return one of :data:`MIXERS`."""
+    if name not in MIXERS:
+        problem = "is not of Cadmus, so its code does not run unasked"
+        raise InputError(f"model.mixer: {name}: {problem}; if you trust it, name it: --mixer {name}")
+    return MIXERS[name]
+
+
+def build(name: str, mixer: Mixer, width: int, heads: int) -> nn.Module:
+    """Return the module of a mixer."""
+    with _failures(name):
+        return mixer(width, heads)
 
 
 def check(name: str, width: int, heads: int) -> None:
     """Check on random states that a mixer keeps their shape and reads no token that it may not."""
-    mixer = build(name, width, heads).double()
+    mixer = build(name, admit(name), width, heads)
     length = 8
     program = torch.arange(length) // 5
     visible = (program[:, None] == program).tril()[None]
     x_RLD = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
-    mixed = mixer(x_RLD, visible)
-    if mixed.shape != x_RLD.shape:
-        raise InputError(f"model.mixer: {name}: returns shape {tuple(mixed.shape)} for {tuple(x_RLD.shape)}")
-    for token in range(length):
-        (gradient,) = torch.autograd.grad(mixed[0, token].sum(), x_RLD, retain_graph=True)
+    with _failures(name):
+        mixed = mixer.double()(x_RLD, visible)
+        if mixed.shape != x_RLD.shape:
+            raise InputError(f"model.mixer: {name}: returns shape {tuple(mixed.shape)} for {(*x_RLD.shape,)}")
+        sums = mixed[0].sum(-1)
+        gradients = [torch.autograd.grad(each, x_RLD, retain_graph=True)[0] for each in sums]
+    for token, gradient in enumerate(gradients):
         sizes = gradient[0].abs().sum(-1)
         # Sums that cancel leave rounding.
         leaked = torch.nonzero((sizes > 1e-9 * sizes.max()) & ~visible[0, token])
@@ -79,6 +109,21 @@ def check(name: str, width: int, heads: int) -> None:
 
 def counts(name: str, width: int, heads: int) -> tuple[int, int]:
     """Return the numbers of parameters of a mixer in matrices and in all else."""
-    parameters = [each.shape for each in build(name, width, heads).parameters()]
+    mixer = admit(name)
+    # Without memory, which large sizes could take all of.
+    with torch.device("meta"):
+        parameters = [each.shape for each in build(name, mixer, width, heads).parameters()]
     matrices = sum(shape.numel() for shape in parameters if len(shape) == 2)
     return matrices, sum(shape.numel() for shape in parameters) - matrices
+
+
+@contextmanager
+def _failures(name: str) -> Iterator[None]:
+    """Report in one line whatever the code of a mixer raises."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        wanted = "wanted a class that takes a width and heads, and states and a mask"
+        raise InputError(f"model.mixer: {name}: {error or type(error).__name__}; {wanted}") from None

@@ -11,7 +11,7 @@ from huggingface_hub import DatasetCardData
 
 from cadmus import isa
 from cadmus.config import OOD
-from cadmus.dataset.manifest import read_file, read_manifest
+from cadmus.dataset.manifest import Described, read_file, read_manifest_as
 from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.questions import title
 from cadmus.figures.tables import render
@@ -34,18 +34,19 @@ TEXT = Template(Path(__file__).with_name("dataset.md").read_text(encoding="utf-8
 
 def dataset_card(directory: Path) -> str:
     """Return the card of a finished dataset."""
-    manifest = read_manifest(directory)
+    manifest = read_manifest_as(Described, directory)
+    dataset = manifest.dataset
     header = ("template", "program", "prompt_length", "x", "y")
     # The first program of the first training shard of each template.
     examples = dict[str, tuple[str, ...]]()
-    for file in manifest["files"]:
-        if file["split"] == "train" and file["template"] not in examples:
+    for file in manifest.files:
+        if file.split == "train" and file.template not in examples:
             (row,) = read_file(directory, file, list(header[1:])).slice(0, 1).to_pylist()
             shown = (json.dumps(row[column]) for column in header[2:])
-            examples[file["template"]] = (file["template"], row["program"], *shown)
+            examples[file.template] = (file.template, row["program"], *shown)
     kept = pl.DataFrame(
         {"split": split, "template": template, "programs": of_template["programs"]}
-        for split, templates in manifest["splits"].items()
+        for split, templates in manifest.splits.items()
         for template, of_template in templates.items()
     )
     programs = kept.pivot("split", index="template", values="programs", maintain_order=True)
@@ -61,7 +62,14 @@ def dataset_card(directory: Path) -> str:
         null = "may be" if field.nullable else "never"
         fields.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
     text = TEXT.substitute(
-        {**manifest, **manifest["cadmus"], **manifest["dataset"], **manifest["dataset"]["values"]},
+        name=manifest.name,
+        digest=manifest.digest,
+        config_digest=manifest.config_digest,
+        seed=manifest.seed,
+        isa_digest=manifest.cadmus.isa_digest,
+        max_length=dataset.max_length,
+        low=dataset.values.low,
+        high=dataset.values.high,
         programs=f"{sum(totals[1:]):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
@@ -69,9 +77,9 @@ def dataset_card(directory: Path) -> str:
         # A text block, as instructions may be Markdown markup.
         examples=f"```text\n{plain(header, examples.values())}\n```",
         splits=render(pl.DataFrame(counts, ["Template", *splits], orient="row")).strip(),
-        shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
-        share=f"{100 * manifest['dataset']['eval_fraction']:g}",
-        rules=f"\n{_rules(manifest)}" if OOD in manifest else "",
+        shared="; ".join(f"{pair} {count}" for pair, count in manifest.shared_between_splits.items()),
+        share=f"{100 * dataset.eval_fraction:g}",
+        rules=f"\n{_rules(manifest)}" if manifest.ood else "",
     )
     # All templates together, and each alone, with the splits that have it.
     configs = [{**_config("default", "*", splits), "default": True}]
@@ -79,7 +87,7 @@ def dataset_card(directory: Path) -> str:
         configs.append(_config(str(name), f"{name}-*", rows["split"].to_list()))
     data = DatasetCardData(
         license=LICENSE,
-        pretty_name=f"Cadmus, run {manifest['name']}",
+        pretty_name=f"Cadmus, run {manifest.name}",
         tags=[*TAGS, "synthetic"],
         task_categories=["text-generation"],
         size_categories=[size_category(sum(totals[1:]))],
@@ -107,11 +115,11 @@ def _config(name: str, files: str, splits: list[str]) -> dict[str, Any]:
     return {"config_name": name, "data_files": paths}
 
 
-def _rules(manifest: dict[str, Any]) -> str:
+def _rules(manifest: Described) -> str:
     rows = []
-    for name, matched in manifest[OOD].items():
-        rule = manifest["dataset"][OOD][name]
-        kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
+    for name, matched in manifest.ood.items():
+        rule = manifest.dataset.ood[name].model_dump()
+        kind = next(key for key in ("values", "length", "contains", "functions") if rule[key] is not None)
         how = f" ({rule['compared']})" if kind == "values" else ""
         found_in = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
         rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(found_in)])

@@ -1,5 +1,6 @@
 """The model card of an export, written from files only."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from cadmus.config import TEMPLATES, Config
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import definitions, title
-from cadmus.evaluate.results import CEILING, METRICS, accuracy_by, read_results
+from cadmus.evaluate.results import CEILING, METRICS, accuracy_by
 from cadmus.figures import table3_accuracy, tables
-from cadmus.model import METADATA
-from cadmus.model.export import read_metadata, trained_config, weights_digest
+from cadmus.model.export import Trained, read_metadata_as, weights_digest
 from cadmus.pages import LICENSE, TAGS, card
+from cadmus.store import read_results
 
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
@@ -26,16 +27,12 @@ TEXT = Path(__file__).with_name("model.md").read_text(encoding="utf-8")
 
 def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     """Return the model card of an export, from its ``completions`` and, for the last loss, ``metrics``."""
-    config = trained_config(directory)
-    if config is None:
-        problem = "config: is missing; only models from `cadmus train` have cards"
-        raise InputError(f"{directory / METADATA}: {problem}")
-    noted = read_metadata(directory)
-    weights = weights_digest(directory)
-    graded, origin = read_results(completions, experiments.columns("completions"))
-    for key, ours in (("model_digest", weights), ("data_digest", noted["data_digest"])):
-        if origin.get(key) != ours:
-            problem = f"is {origin.get(key)}, but that of {directory} is {ours}"
+    noted = read_metadata_as(Trained, directory, "only models from `cadmus train` have cards")
+    config, weights = noted.config, weights_digest(directory)
+    graded, origin = read_results(completions, experiments.table("completions"))
+    for key, ours in (("model_digest", weights), ("data_digest", noted.data_digest)):
+        if getattr(origin, key) != ours:
+            problem = f"is {getattr(origin, key)}, but that of {directory} is {ours}"
             raise InputError(f"{completions}: {key}: {problem}; evaluate this model on its own dataset")
     trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     below = table3_accuracy.below(table3_accuracy.data(graded))
@@ -47,14 +44,14 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         model=_listed(config.model.model_dump()),
         weights=weights,
         trained=trained_on,
-        epoch=noted["programs"] / trained_on,
+        epoch=noted.programs / trained_on,
         rules=f" Programs that match the rules {ood} were excluded as well." if ood else "",
         dataset_digest=config.dataset_digest(),
-        device=f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"],
-        tokens_per_second=noted["tokens"] / noted["seconds"],
-        flops_per_second=noted["flops"] / noted["seconds"],
-        last_loss="" if metrics is None else _last_loss(metrics, noted["steps"]),
-        versions=", ".join(f"{name} {version}" for name, version in noted["cadmus"]["versions"].items()),
+        device=f"{noted.cores} CPU cores" if noted.device == "cpu" else noted.device,
+        tokens_per_second=noted.tokens / noted.seconds,
+        flops_per_second=noted.flops / noted.seconds,
+        last_loss="" if metrics is None else _last_loss(metrics, noted.steps),
+        versions=", ".join(f"{name} {version}" for name, version in noted.cadmus.versions.items()),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
         questions="\n".join(
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
@@ -63,7 +60,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         baselines=", ".join(map(title, BASELINES)),
         accuracy=tables.render(table3_accuracy.table(graded)).strip(),
     )
-    return card(_front_matter(config, graded, origin.get("split")).to_yaml(), text)
+    return card(_front_matter(config, graded, origin.split).to_yaml(), text)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
@@ -99,7 +96,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
 
 def _last_loss(metrics: Path, last: int) -> str:
     """Return the mean loss of the last hundredth of a training of ``last`` steps."""
-    steps = read_results(metrics, experiments.columns("metrics"))[0].sort("step")
+    steps = read_results(metrics, experiments.table("metrics"))[0].sort("step")
     if steps["step"][-1] != last:
         problem = f"ends at {steps['step'][-1]}, but the model was trained for {last}"
         raise InputError(f"{metrics}: step: {problem}; give the metrics of its training")
@@ -109,4 +106,5 @@ def _last_loss(metrics: Path, last: int) -> str:
 
 def _listed(values: dict[str, Any]) -> str:
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-    return "\n".join(f"- {key.replace('_', ' ')}: {text}" for key, text in texts.items())
+    # Entries of train.deepspeed may be any text.
+    return "\n".join(f"- {key.replace('_', ' ')}: {html.escape(text, False)}" for key, text in texts.items())

@@ -69,6 +69,8 @@ def runs_of(results: Results) -> pl.DataFrame:
     for variant, seed in runs.filter(pl.col("cost").is_null()).select("variant", "seed").iter_rows():
         problem = "no matmul_rate; train it with this version"
         raise InputError(f"study.law_minutes: {variant}, seed {seed}: {problem}")
+    for variant, seed in runs.filter(pl.col("loss") <= 0).select("variant", "seed").iter_rows():
+        raise InputError(f"{metric}: {variant}, seed {seed}: must be above 0 to fit a law")
     return runs
 
 
@@ -90,11 +92,12 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
         (share * loss.min(), size, alpha, size, beta)
         for share, size, alpha, beta in itertools.product((0.3, 0.9), (1.0, 100.0), (0.2, 0.6), (0.2, 0.6))
     ]
+    bounds = np.array([-20.0, -20.0, 0.01, -20.0, 0.01]), np.array([10.0, 30.0, 3.0, 30.0, 3.0])
     fits = [
         least_squares(
             residuals,
-            np.where(_POSITIVE, np.log(start), start),
-            bounds=([-20.0, -20.0, 0.01, -20.0, 0.01], [10.0, 30.0, 3.0, 30.0, 3.0]),
+            np.clip(np.where(_POSITIVE, np.log(start), start), *bounds),
+            bounds=bounds,
             loss="huber",
             f_scale=1e-3,
         )

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES
+from cadmus.errors import naming
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.store import replacing_together
@@ -29,7 +30,8 @@ def write_all(results: Path, directory: Path, models: law.Models | None = None) 
     figures = {FIGURE: style.styled(forest.draw)(study, compared)}
     optimal = None
     if has_law:
-        runs = law.runs_of(study)
+        with naming(results):
+            runs = law.runs_of(study)
         fitted = law.fit(runs)
         laws = law.resampled(runs, fitted)
         optimal = law.table(fitted, laws, budgets)

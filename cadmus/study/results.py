@@ -2,32 +2,51 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import polars as pl
+from pydantic import Field, Json, model_validator
 
 from cadmus import experiments, store
+from cadmus.columns import (
+    COUNT,
+    FRACTION,
+    LABEL,
+    LONGEST_TEXT,
+    NAME,
+    NONNEGATIVE,
+    POSITIVE,
+    POSITIVE_NUMBER,
+    Table,
+)
 from cadmus.config import digest
-from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns
+from cadmus.config.fields import Above0, Distinct, RunName
+from cadmus.config.study import HELD_OUT_LOSS, LOSSES, TRAINING_LOSSES, Run, StudyRuns
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.results import read_results
-from cadmus.model import METADATA
+from cadmus.model.export import read_metadata
 from cadmus.model.flops import parameter_count
+from cadmus.records import Record, Sealed
 
-_MEASURED: dict[str, Any] = {
-    **dict.fromkeys(("experiment", "template", "metric"), pl.String),
-    **{"value": pl.Float64, "n": pl.Int64, "baseline": pl.Float64},
+_MEASURED = {
+    **{"experiment": NAME, "template": LABEL, "metric": NAME},
+    **{"value": NONNEGATIVE, "n": POSITIVE, "baseline": FRACTION.or_null()},
 }
-COLUMNS: dict[str, Any] = {
-    **{"study": pl.String, "variant": pl.String, "seed": pl.Int64},
-    **_MEASURED,
-    **{"parameters": pl.Int64, "programs": pl.Int64},
-    **dict.fromkeys(("flops", "seconds", "matmul_rate"), pl.Float64),
-    **dict.fromkeys(("directory", "config_digest"), pl.String),
-}
-"""Columns of the results, described in ``docs/columns.md``."""
+_COSTS = dict.fromkeys(("flops", "seconds"), POSITIVE_NUMBER)
+TABLE = Table(
+    {
+        **{"study": LABEL, "variant": LABEL, "seed": COUNT},
+        **_MEASURED,
+        **{"parameters": POSITIVE, "programs": POSITIVE, **_COSTS, "matmul_rate": POSITIVE_NUMBER.or_null()},
+        **{"directory": LABEL, "config_digest": LABEL},
+    },
+    {"value: must be at most 1, as an accuracy": (pl.col("value") <= 1) | pl.col("metric").is_in(LOSSES)},
+    key=("variant", "seed", "experiment", "template", "metric"),
+)
+"""The results, described in ``docs/columns.md``."""
+_SCHEMA = Table(_MEASURED).schema
+Label = Annotated[str, Field(pattern=f"^(?:{LABEL.pattern})$", max_length=LONGEST_TEXT)]
 MINUTES = pl.col("seconds") * pl.col("matmul_rate") / 1e12 / 60
 """Minutes of a training if matrix products did 1e12 FLOPs per second, as two cores with bf16 do."""
 TRAINING = "train"
@@ -38,11 +57,34 @@ Missing = tuple[str, int, str]
 """Variant, seed and reason of a run without results: the stage that failed or did not start, and why."""
 
 
+class Described(Record):
+    """Fields of the section of a study (:class:`cadmus.config.study.Study`), and the missing runs."""
+
+    missing: list[tuple[Label, int, str]]
+    name: RunName
+    question: str
+    base: Label
+    compare: Distinct[str]
+    law_flops: list[Above0]
+    # Earlier versions had FLOPs alone.
+    law_minutes: list[Above0] = Field([])
+
+    @model_validator(mode="after")
+    def _check(self) -> "Described":
+        if (self.law_flops or self.law_minutes) and not set(LOSSES) & set(self.compare):
+            raise ValueError("compare: a law needs a loss")
+        return self
+
+
+class _Metadata(Sealed):
+    study: Json[Described]
+
+
 class Results(NamedTuple):
     """The results of a study, and fields of its section (:class:`cadmus.config.study.Study`)."""
 
     rows: pl.DataFrame
-    """See :data:`COLUMNS`."""
+    """See :data:`TABLE`."""
     commit: str
     """Of the code that collected them."""
     missing: list[Missing]
@@ -74,17 +116,13 @@ def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
 
 def read(path: Path) -> Results:
     """Read what :func:`collect` wrote."""
-    rows, metadata = store.read_parquet(path, "study")
-    described = json.loads(metadata["study"])
-    found = sorted(rows["metric"].unique())
-    for metric in described["compare"]:
+    rows, metadata = store.read_parquet(path, "study", TABLE, _Metadata)
+    study, found = metadata.study, sorted(rows["metric"].unique())
+    for metric in study.compare:
         # Some metrics are undefined for all templates of a run, such as `fits`.
         if metric not in found:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
-    missing = list(map(tuple, described.pop("missing")))
-    # Earlier versions had factors as well as variants.
-    described.pop("factors", None)
-    return Results(rows, metadata[store.HEADER]["commit"], missing, **described)
+    return Results(rows, metadata.cadmus.commit, **study.model_dump())
 
 
 def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
@@ -108,13 +146,13 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     """Return the rows of a finished run."""
     metrics = results / run.training / "training/metrics.jsonl"
-    steps, _ = read_results(metrics, experiments.columns("metrics"))
+    steps, _ = store.read_results(metrics, experiments.table("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))
     parts = [_measured(TRAINING, name, last[name].to_numpy().mean(), len(last)) for name in TRAINING_LOSSES]
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
-        parts.append(summarized(name, read_results(path, experiments.columns(name))[0]))
-    trained = store.read_json(results / run.training / "model" / METADATA, "model")
+        parts.append(summarized(name, store.read_results(path, experiments.table(name))[0]))
+    trained = read_metadata(results / run.training / "model")
     rows = pl.concat(parts).with_columns(
         study=pl.lit(study.name),
         variant=pl.lit(run.variant),
@@ -123,11 +161,11 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
         programs=steps["programs"][-1],
         flops=steps["flops"][-1],
         seconds=steps["seconds"][-1],
-        matmul_rate=trained.get("matmul_rate"),
+        matmul_rate=trained.matmul_rate,
         directory=pl.lit(run.training),
         config_digest=pl.lit(digest(run.config.model_dump())),
     )
-    return rows.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
+    return rows.select(pl.col(name).cast(kind) for name, kind in TABLE.schema.items())
 
 
 def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
@@ -149,10 +187,10 @@ def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
         of_model = summary.filter(policy=MODEL).with_columns(template="question")
         found = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
     found = found.with_columns(experiment=pl.lit(experiment), value="accuracy", n="programs")
-    return found.select(*_MEASURED).cast(pl.Schema(_MEASURED))
+    return found.select(*_MEASURED).cast(_SCHEMA)
 
 
 def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:
     """Return the row of a loss, which has no template and no baseline."""
     row = (experiment, "", metric, float(value), int(n), None)
-    return pl.DataFrame([row], _MEASURED, orient="row")
+    return pl.DataFrame([row], _SCHEMA, orient="row")

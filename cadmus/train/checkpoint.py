@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
+from pydantic import model_validator
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from cadmus import config, store
+from cadmus.config.fields import Count, Positive
 from cadmus.errors import InputError, RankLocalError, reading
+from cadmus.records import Record, Sealed
 from cadmus.train import paths
 from cadmus.train.engine import Read, count_adam_steps, gather
+from cadmus.train.metrics import Progress
 from cadmus.train.ranks import on_first_rank
 
 VISIBLE_SECONDS = 120
@@ -119,6 +123,29 @@ def save(
     on_first_rank(write)
 
 
+class Values(Record):
+    """What a checkpoint holds besides the training state."""
+
+    progress: Progress
+
+
+class Metadata(Sealed):
+    """``meta.json`` of a checkpoint."""
+
+    step: Positive
+    adam_steps: Count
+    description: dict[str, Any]
+    values: Values
+
+    @model_validator(mode="after")
+    def _check(self) -> "Metadata":
+        if paths.STATE not in self.cadmus.files:
+            raise ValueError(f"cadmus.files: must have {paths.STATE}")
+        if self.adam_steps > self.step:
+            raise ValueError(f"adam_steps: must be at most step {self.step}, got {self.adam_steps}")
+        return self
+
+
 class Saved(NamedTuple):
     """A checkpoint: its directory, steps done, steps of Adam, and the values that were saved."""
 
@@ -128,8 +155,8 @@ class Saved(NamedTuple):
     values: dict[str, Any]
 
     @contextmanager
-    def tensors(self) -> Iterator[Read]:
-        """Open the training state; yield the function that reads a tensor of it."""
+    def tensors(self, model: nn.Module) -> Iterator[Read]:
+        """Open the training state of ``model``; yield the function that reads a tensor of it."""
         deadline = time.monotonic() + VISIBLE_SECONDS
         while not (self.path / paths.STATE).exists():
             if time.monotonic() > deadline:
@@ -138,10 +165,22 @@ class Saved(NamedTuple):
                     "in a directory that all nodes share"
                 )
             time.sleep(1)
-        with reading(self.path / paths.STATE):
+        shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+        fix = store.KINDS["checkpoint"]
+        with reading(self.path / paths.STATE, fix):
             file = safe_open(self.path / paths.STATE, "pt")
+
+        def read(name: str) -> Tensor:
+            with reading(self.path / paths.STATE, fix):
+                tensor: Tensor = file.get_tensor(name)  # type: ignore[no-untyped-call]
+            shape = shapes[name.partition("/")[2]]
+            if tensor.shape != shape or not tensor.is_floating_point() or not tensor.isfinite().all():
+                wanted = f"must be finite numbers of shape {tuple(shape)}"
+                raise InputError(f"{self.path / paths.STATE}: {name}: {wanted}; {fix}")
+            return tensor
+
         with file:
-            yield file.get_tensor
+            yield read
 
 
 def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
@@ -152,15 +191,17 @@ def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
         if not checkpoints:
             return None
         path = checkpoints[-1]
-        metadata = store.read_json(path / paths.METADATA, "checkpoint")
-        found = metadata["description"]
+        metadata = store.read_json(path / paths.METADATA, "checkpoint", Metadata)
+        if metadata.step != paths.step_of(path):
+            raise InputError(f"{path}: is of step {metadata.step}; give it its name again, or delete it")
+        found = metadata.description
         for key in {**description, **found}:
             if found.get(key) != description.get(key):
                 raise InputError(
                     f"{path} has {key} {found.get(key)}, this run has {description.get(key)}; "
                     f"delete {directory} or give the run another name"
                 )
-        store.check_digest(path / paths.STATE, metadata[store.HEADER]["files"][paths.STATE], "checkpoint")
-        return Saved(path, metadata["step"], metadata["adam_steps"], metadata["values"])
+        store.check_digest(path / paths.STATE, metadata.cadmus.files[paths.STATE], "checkpoint")
+        return Saved(path, metadata.step, metadata.adam_steps, metadata.values.model_dump())
 
     return on_first_rank(check)

@@ -158,7 +158,7 @@ class Training:
         if saved is None:
             self.engine = engine.initialize(model, run.train, device)
         else:
-            with saved.tensors() as tensors:
+            with saved.tensors(model) as tensors:
                 engine.load_weights(model, tensors)
                 self.engine = engine.initialize(model, run.train, device)
                 engine.restore(self.engine, tensors, saved.adam_steps, run.row_length)

@@ -25,28 +25,45 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from cadmus import store
+from cadmus.columns import COUNT, FRACTION, NONNEGATIVE, Table
+from cadmus.config.fields import Count, NonNegative
 from cadmus.errors import InputError, RankLocalError, reading
+from cadmus.records import Record
 
 LOG_SECONDS = 10.0
 """Time between two lines of progress."""
-TOTALS = ("tokens", "programs", "flops", "seconds")
-COLUMNS = {
-    "step": int,
-    "loss": float,
-    "completion_loss": float,
-    "programs": int,
-    "flops": float,
-    "seconds": float,
-}
-"""Names and types of the metrics that others read."""
-START: dict[str, Any] = {"loss": None, "completion_loss": None, **dict.fromkeys(TOTALS, 0)}
-"""The progress, which checkpoints and exports hold as well: the last losses, and totals since the start."""
+TABLE = Table(
+    {
+        **{"step": COUNT, "loss": NONNEGATIVE, "completion_loss": NONNEGATIVE},
+        **{"programs": COUNT, "flops": NONNEGATIVE, "seconds": NONNEGATIVE},
+        # A training may be without them.
+        "validation_loss": replace(NONNEGATIVE, null=True, optional=True),
+        "verdict_solved": replace(FRACTION, null=True, optional=True),
+    }
+)
+"""The metrics that others read."""
+
+
+class Progress(Record):
+    """The last losses, and totals since the start, which checkpoints and exports hold as well."""
+
+    loss: NonNegative | None = None
+    completion_loss: NonNegative | None = None
+    tokens: Count = 0
+    programs: Count = 0
+    flops: NonNegative = 0
+    seconds: NonNegative = 0
+
+
+START = Progress().model_dump()
+TOTALS = START.keys() - {"loss", "completion_loss"}
 
 
 def advance(progress: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +78,7 @@ class MetricsFile:
         self._path = path
         lines = []
         if step:
+            store.check_readable(path)
             with reading(path, "delete the checkpoints to start again"):
                 lines = path.read_text(encoding="utf-8").splitlines()[:step]
                 found = [json.loads(line)["step"] for line in lines]

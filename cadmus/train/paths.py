@@ -13,6 +13,7 @@ import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 from cadmus import config, store
@@ -33,6 +34,24 @@ class RunPaths:
     export: Path
     metrics: Path
     snapshots: Path | None = None
+
+    def check(self) -> None:
+        """Check before a training that its files are apart, and that metrics replace nothing but metrics."""
+        partial = self.partial()
+        named = {"checkpoints": self.checkpoints, "export": self.export, "metrics": self.metrics}
+        named |= {"partial metrics": partial.metrics}
+        if self.snapshots is not None and partial.snapshots is not None:
+            named |= {"snapshots": self.snapshots, "partial snapshots": partial.snapshots}
+        places = {name: Path(os.path.realpath(path)) for name, path in named.items()}
+        for one, other in combinations(places, 2):
+            if places[one] == places[other]:
+                raise InputError(f"{named[one]}: for {one} and {other}; choose another path for one of them")
+        for name in places.keys() - {"export"}:
+            if places["export"] in places[name].parents:
+                problem = f"{name} inside the directory of the export, {self.export}"
+                raise InputError(f"{named[name]}: {problem}; choose another path")
+        if self.metrics.is_file() and not _has_metrics(self.metrics):
+            raise InputError(f"{self.metrics}: is not a file of metrics, and would be replaced; move it")
 
     def partial(self) -> "RunPaths":
         """The paths to train with until the model is exported."""
@@ -64,6 +83,16 @@ class RunPaths:
             partial.metrics.unlink()
             if partial.snapshots is not None:
                 shutil.rmtree(partial.snapshots)
+
+
+def _has_metrics(path: Path) -> bool:
+    """Return True if a file is empty or its first line is that of metrics."""
+    with path.open("rb") as file:
+        line = file.readline(1 << 20)
+    with suppress(ValueError):
+        found = json.loads(line)
+        return isinstance(found, dict) and "step" in found
+    return not line
 
 
 def _partial(path: Path) -> Path:

@@ -7,6 +7,7 @@ one machine meet on its loopback interface; by default PyTorch listens on all in
 
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -30,6 +31,16 @@ SAVE_SECONDS = 600
 FIRST_PORT, PORTS = 20_000, 10_000
 """Range of the port that the nodes of a SLURM job meet at, chosen by the job's number."""
 HOST = "127.0.0.1"
+MOST_RANKS = 1_000_000
+VARIABLES = {
+    **{"WORLD_SIZE": (1, MOST_RANKS), "RANK": (0, MOST_RANKS)},
+    **{"LOCAL_WORLD_SIZE": (1, MOST_RANKS), "LOCAL_RANK": (0, MOST_RANKS)},
+    **{"SLURM_STEP_NUM_NODES": (1, MOST_RANKS), "SLURM_NODEID": (0, MOST_RANKS)},
+    **{"SLURM_JOB_ID": (0, 2**63 - 1), "MASTER_PORT": (1, 65_535)},
+}
+"""Numbers in variables that launchers set, with their bounds; PyTorch and DeepSpeed read some of them too."""
+OF_NODES = ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_LAUNCH_NODE_IPADDR")
+"""Variables that ``srun`` sets on each of several nodes."""
 T = TypeVar("T")
 
 
@@ -42,6 +53,26 @@ class Nodes(NamedTuple):
     endpoint: str
     """Host and port of the first node."""
     job: str
+
+
+def check_environment() -> None:
+    """Check the variables of a launcher, before anything reads them."""
+    fix = "a launcher sets it; unset it to train without one"
+    found = {}
+    for name, (low, high) in VARIABLES.items():
+        text = os.environ.get(name)
+        if text is None:
+            continue
+        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
+            raise InputError(f"{name}: must be a whole number from {low} to {high}, got {text[:40]!r}; {fix}")
+        found[name] = int(text)
+    found.setdefault("WORLD_SIZE", 1)
+    for rank, size in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
+        if rank in found and found[rank] >= found.get(size, MOST_RANKS):
+            raise InputError(f"{rank}: must be below {size} {found[size]}, got {found[rank]}; {fix}")
+    missing = [name for name in OF_NODES if name not in os.environ]
+    if found.get("SLURM_STEP_NUM_NODES", 1) > 1 and missing:
+        raise InputError(f"{missing[0]}: is missing, but SLURM_STEP_NUM_NODES is set; start with srun")
 
 
 def slurm_nodes() -> Nodes | None:
@@ -179,6 +210,7 @@ def join() -> Any:
 
     Returns that server, to keep until the process group has it; None if a launcher has set the address.
     """
+    check_environment()
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": HOST}
     os.environ.update({**alone, **os.environ})
     if "MASTER_PORT" in os.environ:

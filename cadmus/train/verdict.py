@@ -142,7 +142,8 @@ class Verdict(Objective):
         # Without the layer for state supervision.
         self._sampled.load_state_dict(self._engine.module.state_dict(), strict=False)
         model, temperature = Cadmus(self._sampled), self.verdict.temperature
-        completions, ended = model.complete(prompts, limits, temperature=temperature, seed=seed)
+        with naming(f"step {step + 1}", "lower the learning rates in the section train"):
+            completions, ended = model.complete(prompts, limits, temperature=temperature, seed=seed)
         programs = join(prompts, completions)
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()

@@ -7,6 +7,7 @@ completions than a trained one, so sampling would be measured wrongly.
 """
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -24,7 +25,7 @@ import yaml
 
 from cadmus import config
 from cadmus.dataset.sampler import sample
-from cadmus.model.export import read_metadata
+from cadmus.model.export import Trained, read_metadata_as
 from cadmus.programs import Samples
 from cadmus.train import batches, checkpoint, compiling, engine, loop, muon
 from cadmus.train.paths import RunPaths
@@ -123,7 +124,8 @@ def main(directory: Path) -> None:
         return statistics.median(after[name] - before[name] for before, after in pairs)
 
     seconds = median("seconds")
-    metadata = read_metadata(paths.export)
+    metadata = read_metadata_as(Trained, paths.export)
+    rate = metadata.matmul_rate or math.nan
     waits = ("cudaStreamSynchronize", "cudaEventSynchronize")
     counted = sum(event.count for event in profiler.key_averages() if event.key in waits)
     facts = {
@@ -132,9 +134,9 @@ def main(directory: Path) -> None:
         "ms_per_step": 1000 * seconds,
         "tokens_per_second": median("tokens") / seconds,
         "gflop_per_second": median("flops") / seconds / 1e9,
-        "matmul_gflop_per_second": metadata["matmul_rate"] / 1e9,
-        "bits": 16 if metadata["config"]["train"]["precision"] == "bf16" else 32,
-        "share_of_matmul": median("flops") / seconds / metadata["matmul_rate"],
+        "matmul_gflop_per_second": rate / 1e9,
+        "bits": 16 if metadata.config.train.precision == "bf16" else 32,
+        "share_of_matmul": median("flops") / seconds / rate,
         **{f"ms_of_{name}": 1000 * statistics.median(of[within]) for name, of in taken.items()},
         **measured,
         # The profiler itself synchronizes the device when it stops.

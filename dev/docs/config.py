@@ -15,11 +15,12 @@ from pydantic.fields import FieldInfo
 
 from cadmus import experiments
 from cadmus.cli.main import cadmus
+from cadmus.columns import Column
 from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
 from cadmus.store import write_text
-from cadmus.study.results import COLUMNS as STUDY_COLUMNS
+from cadmus.study.results import TABLE
 from cadmus.tables import markdown
 from dev.docs import with_generated
 from dev.docs.readme import results_page
@@ -97,9 +98,9 @@ def plans() -> list[list[str]]:
 def columns() -> str:
     """Return a page with a table of the columns of every result file."""
     files = {
-        **{name: (f"`experiments/{name}.parquet`", experiments.columns(name)) for name in experiments.NAMES},
-        "study": ("`study.parquet`", STUDY_COLUMNS),
-        "llm": ("`llm.parquet`", experiments.columns("llm")),
+        **{name: (f"`experiments/{name}.parquet`", experiments.table(name)) for name in experiments.NAMES},
+        "study": ("`study.parquet`", TABLE),
+        "llm": ("`llm.parquet`", experiments.table("llm")),
     }
     meanings = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text())
     parts = [
@@ -107,16 +108,15 @@ def columns() -> str:
         "experiments. Results are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
     ]
     for name, (file, of) in files.items():
-        rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.items()]
+        rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.columns.items()]
         parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
     return "\n".join(parts)
 
 
-def _kind(kind: Any) -> str:
+def _kind(column: Column) -> str:
     """Return the name of the type of a column."""
-    named = {str: "text", int: "integer", float: "number", bool: "true or false", pl.String: "text"}
-    named |= {pl.Int64: "integer", pl.Float64: "number", pl.List(pl.Float64): "list of numbers"}
-    return named[kind]
+    named = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    return {**named, pl.List(pl.Float64): "list of numbers"}[column.type]
 
 
 def tables(root: Path) -> str:

@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM
 
 from cadmus.explore.site import write_site
 from cadmus.model import DEFAULT_MODEL, SNAPSHOTS
-from cadmus.model.export import trained_config
+from cadmus.model.export import read_metadata
 from cadmus.model.inference import Cadmus
 from cadmus.train.paths import find_snapshots, step_of
 
@@ -58,7 +58,7 @@ def publish_snapshots(snapshots: Path, root: Path) -> None:
 def publish(root: Path) -> None:
     """Film and photograph what `cadmus explore` shows."""
     with tempfile.TemporaryDirectory() as folder, _browser(Path(folder)) as (browser, address):
-        model, config = Cadmus.load(DEFAULT_MODEL), trained_config(DEFAULT_MODEL)
+        model, config = Cadmus.load(DEFAULT_MODEL), read_metadata(DEFAULT_MODEL).config
         write_site(model, DEFAULT_MODEL.name, config, Path(folder), SNAPSHOTS)
         page = browser.new_page(viewport=SCREENSHOT_SIZE)
         _open(page, address)

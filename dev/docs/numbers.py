@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from cadmus import Cadmus, experiments
 from cadmus.config.study import StudyRuns, load_study
 from cadmus.evaluate.comparisons import grid_programs
-from cadmus.evaluate.results import read_results
 from cadmus.figures import style
 from cadmus.programs import Programs
+from cadmus.store import read_results
 from cadmus.templates.expressions import HALF
 
 STUDY = "numbers"
@@ -37,7 +37,7 @@ def _grids(study: StudyRuns, results: Path) -> Figure:
     grids: dict[str, pl.DataFrame] = {}
     for run in study.runs:
         path = results / run.evaluation / "experiments/grid.parquet"
-        grid = read_results(path, experiments.columns("grid"))[0].filter(~pl.col("balanced"))
+        grid = read_results(path, experiments.table("grid"))[0].filter(~pl.col("balanced"))
         grids[run.variant] = pl.concat([*([grids[run.variant]] if run.variant in grids else []), grid])
     figure = Figure(figsize=(style.PAGE, 0.9 + 1.75 * -(-len(grids) // _PANELS)))
     axes = style.multiples(figure, len(grids), _PANELS, sharex=True, sharey=True)

@@ -8,9 +8,10 @@ import polars as pl
 
 from cadmus import store
 from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.results import read_results
-from cadmus.experiments import columns, figures
+from cadmus.experiments import figures, table
 from cadmus.figures import pass_at_k, style, table3_accuracy
+from cadmus.model.export import Trained, read_metadata_as
+from cadmus.store import read_results
 from dev.docs import with_generated
 from dev.measure import Facts
 
@@ -57,23 +58,23 @@ def publish(results: Path, root: Path) -> None:
 def before_and_after(results: Path, before: Path, root: Path) -> None:
     """Draw solved@k of a run and of an earlier model of its training, on the same prompts."""
     paths = (results / "experiments/pass_at_k.parquet", before)
-    samples = [read_results(path, columns("pass_at_k"))[0] for path in paths]
+    samples = [read_results(path, table("pass_at_k"))[0] for path in paths]
     target = root / "docs/results" / results.resolve().name / "verdict_phase"
     style.save(style.styled(pass_at_k.draw)(*samples), [target.with_suffix(".png")])
     pass_at_k.data(samples[1]).write_csv(target.with_suffix(".csv"))
 
 
 def _provenance(results: Path) -> Facts:
-    model = store.read_json(results / "model/meta.json", "model")
-    _, noted = store.read_parquet(results / "experiments/completions.parquet", "results")
+    model = read_metadata_as(Trained, results / "model")
+    _, noted = read_results(results / "experiments/completions.parquet", table("completions"))
     return {
         "name": results.name,
-        **{name: noted[name] for name in ("config_digest", "model_digest")},
-        "commit": noted[store.HEADER]["commit"],
-        **{name: model[name] for name in ("parameters", "steps", "programs", "tokens")},
-        "training_seconds": round(model["seconds"], 1),
-        "cores": model["cores"],
-        "device": model["device"],
+        **noted.model_dump(include={"config_digest", "model_digest"}),
+        "commit": noted.cadmus and noted.cadmus.commit,
+        **model.model_dump(include={"parameters", "steps", "programs", "tokens"}),
+        "training_seconds": round(model.seconds, 1),
+        "cores": model.cores,
+        "device": model.device,
     }
 
 

@@ -22,6 +22,7 @@ from safetensors.torch import load, safe_open, save
 from cadmus import config, store
 from cadmus.model import METADATA
 from cadmus.model.export import load_export, read_metadata
+from cadmus.train import checkpoint
 from cadmus.train.muon import WEIGHT
 from cadmus.train.paths import STATE, find_checkpoints
 from dev.gpu_session.session import Stop
@@ -36,23 +37,20 @@ Weights = dict[str, torch.Tensor]
 def newest(run: config.Config, model: Path, checkpoints: Path) -> tuple[Weights, dict[str, Any]]:
     """Return the fp32 weights of the export or, without one, of the newest checkpoint, and their metadata."""
     if (model / METADATA).exists():
-        metadata = read_metadata(model)
-        return load_export(model).state_dict(), {
-            key: metadata[key] for key in metadata if key != store.HEADER
-        }
+        noted = read_metadata(model).model_dump(mode="json", exclude={"cadmus"})
+        return load_export(model).state_dict(), {key: noted[key] for key in noted if noted[key] is not None}
     found = find_checkpoints(checkpoints)
     if not found:
         raise Stop(f"{checkpoints}: no checkpoint and no model")
-    saved = store.read_json(found[-1] / METADATA, "checkpoint")
+    saved = store.read_json(found[-1] / METADATA, "checkpoint", checkpoint.Metadata)
     with safe_open(found[-1] / STATE, "pt") as file:
         names = [name for name in file.keys() if name.startswith(f"{WEIGHT}/")]  # noqa: SIM118 - no mapping
         weights = {name.removeprefix(f"{WEIGHT}/"): file.get_tensor(name) for name in names}
     # Their layers are not exported.
     heads = ("lm_head_state.", "lm_head_pair.")
     weights = {name: weight for name, weight in weights.items() if not name.startswith(heads)}
-    progress = saved["values"]["progress"]
-    noted = {"config": run.model_dump(mode="json"), "data_digest": saved["description"]["data"]}
-    return weights, {**noted, "steps": saved["step"], **progress}
+    noted = {"config": run.model_dump(mode="json"), "data_digest": saved.description["data"]}
+    return weights, {**noted, "steps": saved.step, **saved.values.progress.model_dump()}
 
 
 def write_parts(weights: Weights, metadata: dict[str, Any], out: Path) -> None:

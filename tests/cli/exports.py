@@ -19,5 +19,5 @@ def small_export(directory: Path) -> Path:
     made = random_model(SIZES)
     with torch.no_grad():
         made.lm_head.weight[isa.END_ID] *= -2
-    save_export(made, directory, {"config": {"dataset": {"max_length": TRAINED_LENGTH}}})
+    save_export(made, directory, {"max_length": TRAINED_LENGTH})
     return directory

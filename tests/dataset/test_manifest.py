@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cadmus.dataset import shards
-from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
+from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
 from cadmus.dataset.sampler import Sampler
 from cadmus.dataset.shards import Shard, plan
 from cadmus.errors import InputError
@@ -16,11 +16,11 @@ from tests.dataset.conftest import CONFIG
 
 
 def test_manifest_describes_the_dataset(dataset):
-    manifest = read_manifest(dataset)
-    assert manifest["splits"]["train"]["less_greater"]["programs"] == 1_000
-    assert manifest["splits"]["train"]["less_greater"]["rejected"] > 0
-    assert set(manifest["shared_between_splits"].values()) == {0}
-    assert len(manifest["files"]) == len(plan(CONFIG))
+    manifest = read_manifest_as(Described, dataset)
+    assert manifest.splits["train"]["less_greater"]["programs"] == 1_000
+    assert manifest.splits["train"]["less_greater"]["rejected"] > 0
+    assert set(manifest.shared_between_splits.values()) == {0}
+    assert len(manifest.files) == len(plan(CONFIG))
 
 
 def test_a_missing_shard_is_an_error(copy):

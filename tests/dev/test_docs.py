@@ -9,15 +9,20 @@ import polars as pl
 import pytest
 
 from cadmus import store
+from cadmus.config import load_config
 from cadmus.config.study import load_study
 from cadmus.plan import plan_study
-from cadmus.study.results import COLUMNS
+from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
 from dev.docs.readme import FILES, LARGE, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
 from tests.checkout import ROOT
+from tests.figures import test_figures as samples
+from tests.study.exports import write_metadata
+
+RUN = load_config(ROOT / "tests/tiny.yaml")
 
 
 def test_configs_are_described() -> None:
@@ -56,22 +61,12 @@ def test_a_finished_run_is_published(tmp_path) -> None:
             pl.read_parquet(published / f"{Path(name).stem}.parquet").write_csv(results / name)
         else:
             (results / name).touch()
-    for name in ("experiments", "model"):
-        (results / name).mkdir()
     origin = {"config_digest": "c0", "model_digest": "m0"}
-    store.write_parquet(
-        results / "experiments/completions.parquet", "results", pl.DataFrame({"x": [1]}), origin
-    )
-    trained = {
-        "parameters": 7,
-        "steps": 3,
-        "programs": 30,
-        "tokens": 300,
-        "seconds": 90.0,
-        "cores": 2,
-        "device": "cpu",
-    }
-    store.write_json(results / "model/meta.json", "model", trained)
+    completions = results / "experiments/completions.parquet"
+    store.write_parquet(completions, "results", samples.completions(), origin)
+    trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
+    trained |= {"flops": 1e9, "device": "cpu", "data_digest": "d0", "config": RUN.model_dump()}
+    write_metadata(results / "model", RUN, **trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)
     page = (tmp_path / "docs/results/quick/README.md").read_text()
@@ -109,7 +104,7 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
     described = {"name": "speedrun", "question": "", "base": "a", "compare": ["next_token"]}
     described |= {"law_flops": [], "missing": []}
     path = directory / "study.parquet"
-    store.write_parquet(path, "study", pl.DataFrame(rows, COLUMNS), {"study": json.dumps(described)})
+    store.write_parquet(path, "study", pl.DataFrame(rows, TABLE.schema), {"study": json.dumps(described)})
     return path
 
 

@@ -196,7 +196,7 @@ def test_a_training_that_meets_the_deadline_leaves_a_model(tmp_path, monkeypatch
     # At home, it becomes an export of 16 bits, which is loaded in fp32.
     report = {"machine": {"cores": 2, "versions": {}}, "commit": "0123"}
     collecting._write_model(joined, noted | collecting._noted(report), tmp_path / "model")
-    assert read_metadata(tmp_path / "model")["weights"] == "bfloat16"
+    assert read_metadata(tmp_path / "model").weights == "bfloat16"
     for name, weight in load_export(tmp_path / "model").state_dict().items():
         assert weight.dtype == torch.float32
         assert torch.equal(weight, joined[name].float())

@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -38,14 +39,14 @@ COMPARISONS = {"equality_comparator", "less_greater", "subroutines"}
 
 def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[Task], *shards: Samples) -> Learned:
     """Learn from shards that are given by hand."""
-    files = [{"split": "train", "template": shard.template[0]} for shard in shards]
-    files.insert(1, {"split": "test", "template": "random"})
+    files = [SimpleNamespace(split="train", template=shard.template[0]) for shard in shards]
+    files.insert(1, SimpleNamespace(split="test", template="random"))
 
     def stream(directory: Path, split: str) -> list[Samples]:
         assert (directory, split) == (Path("dataset"), "train")
         return [*shards]
 
-    monkeypatch.setattr(baselines, "read_manifest", lambda _: {"files": files})
+    monkeypatch.setattr(baselines, "read_manifest", lambda _: SimpleNamespace(files=files))
     monkeypatch.setattr(baselines, "stream_split", stream)
     return Learned(Path("dataset"), tasks)
 

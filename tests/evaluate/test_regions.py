@@ -8,7 +8,7 @@ import pytest
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, REGIONS, by_distance, predicted, summary
-from cadmus.experiments import columns
+from cadmus.experiments import table
 
 
 def true(x: int, y: int) -> str:
@@ -39,7 +39,7 @@ def grid_of(
         for x in values
         for y in values
     ]
-    return pl.DataFrame(rows, list(columns("grid")), orient="row")
+    return pl.DataFrame(rows, list(table("grid").columns), orient="row")
 
 
 def test_a_constant_is_one_answer_for_the_whole_grid() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cadmus.columns import COUNT, NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.evaluate.results import (
     METRICS,
@@ -11,20 +12,19 @@ from cadmus.evaluate.results import (
     by_examples,
     by_length,
     gaps_by,
-    read_results,
 )
-from cadmus.store import write_parquet
+from cadmus.store import read_results, write_parquet
 
-LOSS = {"step": int, "loss": float}
+LOSS = Table({"step": COUNT, "loss": NUMBER.or_null()})
 
 
 def test_results_keep_their_metadata(tmp_path) -> None:
     path = tmp_path / "deep" / "results.parquet"
     results = pl.DataFrame({"x": [1], "fits": [None]}, schema={"x": pl.Int64, "fits": pl.Int64})
-    write_parquet(path, "results", results, {"commit": "abc"})
-    found, metadata = read_results(path, {"x": int, "fits": int})
+    write_parquet(path, "results", results, {"model_digest": "abc"})
+    found, origin = read_results(path, Table({"x": COUNT, "fits": COUNT.or_null()}))
     assert found.equals(results)
-    assert metadata["commit"] == "abc"
+    assert origin.model_digest == "abc"
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
@@ -38,7 +38,7 @@ def test_results_keep_their_metadata(tmp_path) -> None:
         ),
         ("results.jsonl", b'{"step": 1', "not readable"),
         ("results.jsonl", b'{"step": 1}', "no column 'loss'; needs step, loss; has step"),
-        ("results.jsonl", b'{"step": 1, "loss": "low"}', "not readable .*'loss'"),
+        ("results.jsonl", b'{"step": 1, "loss": "low"}', "loss: must have type Float64, has String"),
     ],
 )
 def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes, message: str) -> None:
@@ -159,8 +159,9 @@ def test_gaps_of_other_programs_are_refused() -> None:
 def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 2.5, "verdict": {"equality": {"solved": 0.5}}}\n')
-    found, metadata = read_results(path, LOSS)
-    assert (found.columns, metadata) == (["step", "loss"], {})
+    found, origin = read_results(path, LOSS)
+    assert found.columns == ["step", "loss"]
+    assert origin.cadmus is None
 
 
 def test_lines_without_a_seal_have_the_declared_types(tmp_path):

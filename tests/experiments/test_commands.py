@@ -246,7 +246,11 @@ def others(place, tmp_path_factory) -> Path:
         ("completions", {"config": "short.yaml"}, "has a program of 11 instructions; the config allows"),
         ("completions", {"dataset": "dataset"}, "belong to the training split at dataset.eval_fraction 0.05"),
         ("curve", {"dataset": "dataset"}, "of its test programs, such as"),
-        ("curve", {"snapshots": "snapshots"}, "meta.json: steps: missing; give the snapshots of a training"),
+        (
+            "curve",
+            {"snapshots": "snapshots"},
+            "meta.json: steps: is missing (and 2 more problems); give the snapshots of a training",
+        ),
     ],
 )
 def test_what_does_not_fit_is_an_error(place, others, tmp_path, command, replaced, message) -> None:

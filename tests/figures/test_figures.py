@@ -16,7 +16,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy
-from cadmus.experiments import columns, figures
+from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
     accuracy_by_compute,
@@ -251,10 +251,18 @@ RESULTS = {
 }
 
 
+ANYTHING = {"program": "34+7=", "template": "equality", "asked": "34+7", "prompt_length": 4}
+"""Values of columns that no figure reads, if they are not 0, nor null where that is allowed."""
+
+
 def written(path: Path, results: pl.DataFrame, source: str) -> Path:
-    """Write results, with nulls in the columns that no figure reads."""
-    declared = pl.Schema(columns(source))
-    missing = {name: pl.lit(None, kind) for name, kind in declared.items() if name not in results.columns}
+    """Write results, with values in the columns that no figure reads."""
+    declared = table(source)
+    missing = {
+        name: pl.lit(ANYTHING.get(name, None if declared.columns[name].null else 0), kind)
+        for name, kind in declared.schema.items()
+        if name not in results.columns
+    }
     write_parquet(path, "results", results.with_columns(**missing), {})
     return path
 
@@ -640,7 +648,8 @@ def test_regions_without_a_program_are_not_drawn() -> None:
 
 def test_repeated_steps_are_plotted_once(tmp_path) -> None:
     losses = {"loss": [5.0, 4, 9, 3, 2], "completion_loss": [3.0, 2, 9, 1, 0.5]}
-    metrics = pl.DataFrame({"step": [1, 2, 3, 2, 3], **losses})
+    unknown = dict.fromkeys(training_curve.OTHERS, None)
+    metrics = pl.DataFrame({"step": [1, 2, 3, 2, 3], **losses, **unknown})
     (axes,) = training_curve.draw(metrics).axes
     loss, _, completion_loss, _ = axes.lines
     assert axes.xaxis.get_major_formatter()(12_000) == "12,000"

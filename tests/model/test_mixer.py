@@ -40,6 +40,40 @@ class Future(Leaking):
         return x.roll(-1, 1)
 
 
+class Failing(Leaking):
+    def forward(self, x, visible):
+        return {}["states"]
+
+
+class Empty(Leaking):
+    def forward(self, x, visible):
+        return None
+
+
+class Constant(Leaking):
+    def forward(self, x, visible):
+        return torch.zeros_like(x)
+
+
+class Impatient(Leaking):
+    def __init__(self, width, heads):
+        raise SystemExit("enough")
+
+
+class Own(Leaking):
+    """The state as it is."""
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads)
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, x, visible):
+        return self.dense(x)
+
+
+OWN = f"{__name__}:Own"
+
+
 @pytest.fixture
 def model():
     torch.manual_seed(3)
@@ -62,14 +96,56 @@ def test_the_example_passes_the_check():
         ("Narrow", r"returns shape \(1, 8, 15\) for \(1, 8, 16\)"),
         ("Future", "token 0 reads token 1"),
         ("Missing", "has no attribute 'Missing'; wanted a class that takes a width and heads"),
-        ("SIZES", "wanted a class"),
+        ("SIZES", "SIZES is not a class of torch.nn.Module; wanted a class"),
+        ("Failing", "'states'; wanted a class"),
+        ("Empty", "'NoneType' object has no attribute 'shape'"),
+        ("Constant", "does not require grad"),
+        ("Impatient", "enough; wanted a class"),
     ],
 )
 def test_a_wrong_mixer_is_one_line(name, message):
     with pytest.raises(InputError, match=f"model.mixer: {__name__}:{name}: .*{message}"):
         mixer.check(f"{__name__}:{name}", 16, 2)
     with pytest.raises(InputError, match="No module named 'nowhere'"):
-        mixer.build("nowhere:Class", 16, 2)
+        mixer.admit("nowhere:Class")
+
+
+@pytest.mark.parametrize(
+    "name", ["fractions:Fraction", "builtins:range", "math:gcd", "os:getpid", "torch.nn:Linear"]
+)
+def test_what_is_no_mixer_is_one_line(name):
+    with pytest.raises(InputError, match=f"^model.mixer: {name}: .*; wanted a class that takes") as caught:
+        mixer.check(name, 16, 2)
+    assert "\n" not in str(caught.value)
+
+
+def test_large_mixers_are_counted_without_memory():
+    assert mixer.counts(RECURRENCE, 100_000, 2)[0] == 4 * 100_000**2 + 2 * 100_000
+
+
+def test_the_mixer_of_an_export_is_the_class_that_the_caller_gives(tmp_path, monkeypatch):
+    monkeypatch.setattr(mixer, "MIXERS", dict(mixer.MIXERS))
+    sizes = SIZES.model_copy(update={"mixer": OWN})
+    with pytest.raises(
+        InputError, match=rf"{OWN}: is not of Cadmus, .*; if you trust it, name it: --mixer {OWN}"
+    ):
+        GPT(sizes)
+    save_export(GPT(sizes, Own), tmp_path / "model", {})
+    with pytest.raises(InputError, match=f"^{tmp_path}/model: model.mixer: {OWN}: is not of Cadmus"):
+        Cadmus.load(tmp_path / "model")
+    texts, _ = Cadmus.load(tmp_path / "model", mixer=Own).complete(["12+"], 8)
+    assert len(texts) == 1
+    # A config of one's own names it once.
+    mixer.check(OWN, 16, 2)
+    assert Cadmus.load(tmp_path / "model").complete(["12+"], 8)[0].to_strings() == texts.to_strings()
+    with pytest.raises(InputError, match="missing tensor"):
+        Cadmus.load(tmp_path / "model", mixer=mixer.GatedRecurrence)
+
+
+def test_a_class_for_a_model_with_attention_is_an_error(tmp_path):
+    save_export(GPT(SIZES.model_copy(update={"mixer": "attention"})), tmp_path / "model", {})
+    with pytest.raises(InputError, match=r"model: model.mixer: is attention, not a class; drop --mixer"):
+        Cadmus.load(tmp_path / "model", mixer=Own)
 
 
 def test_parameters_are_counted(model):
@@ -77,7 +153,7 @@ def test_parameters_are_counted(model):
 
 
 def test_completions_do_not_depend_on_the_cache(model, tmp_path):
-    save_export(model, tmp_path / "model", {"config": {}})
+    save_export(model, tmp_path / "model", {})
     cadmus = Cadmus(load_export(tmp_path / "model"), max_length=20)
     prompts = ["12+", "3", "44*5-21", "9"]
     texts, ended = cadmus.complete(prompts)

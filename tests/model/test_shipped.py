@@ -15,7 +15,7 @@ def test_it_is_small():
 
 
 def test_it_speaks_the_instruction_set_of_the_checkout():
-    assert read_metadata(DEFAULT_MODEL)["steps"] > 0
+    assert read_metadata(DEFAULT_MODEL).steps > 0
 
 
 def test_its_card_is_of_these_weights():

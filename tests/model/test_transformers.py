@@ -15,7 +15,7 @@ from transformers import (
 from cadmus import isa, tasks
 from cadmus.config import TEMPLATES
 from cadmus.model import DEFAULT_MODEL
-from cadmus.model.export import load_export, max_length, read_metadata
+from cadmus.model.export import load_export, read_metadata
 from cadmus.model.inference import Cadmus
 
 PROGRAMS = ["34+7=.", "62*4+54*4-=.", "u1b2b3b$6=."]
@@ -46,7 +46,7 @@ def test_a_padded_batch_with_defaults_is_completed_as_by_us(theirs, tokenizer):
 
 
 def test_limits_and_padding_are_those_of_the_dataset(theirs, tokenizer):
-    assert theirs.generation_config.max_new_tokens == max_length(read_metadata(DEFAULT_MODEL))
+    assert theirs.generation_config.max_new_tokens == read_metadata(DEFAULT_MODEL).longest_program
     assert not theirs.generation_config.do_sample
     assert tokenizer(["1", "34+7"], padding=True)["input_ids"][0][:3] == [isa.END_ID] * 3
 

@@ -11,7 +11,7 @@ from huggingface_hub import DatasetCard
 
 from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES, parse_config
-from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset.manifest import Described, read_manifest_as
 from cadmus.pages import CITATION, LICENSE
 from cadmus.pages.dataset import size_category
 from tests.checkout import ROOT
@@ -51,11 +51,11 @@ def test_the_card_describes_the_dataset(card_of, ruled):
     assert list(files) == ["default", "equality", "basic_sequences"]
     found = {path for of_config in files.values() for file in of_config for path in ruled.glob(file["path"])}
     assert found == set(ruled.rglob("*.parquet"))
-    manifest = read_manifest(ruled)
-    assert f"- content: `{manifest['digest']}`" in card.text
-    counts = [sum(of["programs"] for of in split.values()) for split in manifest["splits"].values() if split]
+    manifest = read_manifest_as(Described, ruled)
+    assert f"- content: `{manifest.digest}`" in card.text
+    counts = [sum(of["programs"] for of in split.values()) for split in manifest.splits.values() if split]
     assert f"| all | {' | '.join(map(str, counts))} |" in card.text
-    matched = manifest["ood"]["small"]["equality"]
+    matched = manifest.ood["small"]["equality"]
     assert f"| small | `values: [[-20, -15]]` (either) | equality {matched:,} |" in card.text
     assert "| maximum | `contains: ['x\\|', 'x']` |" in card.text
     assert "$" not in card.text

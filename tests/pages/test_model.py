@@ -101,7 +101,7 @@ def test_every_number_comes_from_a_file(place):
     text = make(place)
     model = read_metadata(place / "model")
     for line in (
-        f"A decoder with {model['parameters']:,} parameters",
+        f"A decoder with {model.parameters:,} parameters",
         "4,100 training programs (0.31 epochs)",
         "Compared values are in [-20, 20]",
         "- content: `da7ada7ada7ada7a`",
@@ -113,7 +113,7 @@ def test_every_number_comes_from_a_file(place):
         "- time: 4 s on 2 CPU cores",
         "- speed: 5,717 tokens/s",
         "- last loss: 2.0000 nats per token, mean of the last 1 steps",
-        f"commit `{model['cadmus']['commit']}`",
+        f"commit `{model.cadmus.commit}`",
         "- optimizer: muon",
         f"- learning rate: {RUN.train.learning_rate}",
         "| equality | 50 | 98.0% [94.0, 100.0] | 100.0% | 100.0% | 20.0% (ends at once) | +78.0 [",

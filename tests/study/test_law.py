@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cadmus import store
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.study import law
 from cadmus.study.page import write_all
-from cadmus.study.results import COLUMNS, Results, collect, read
+from cadmus.study.results import TABLE, Results, collect, read
 from tests.checkout import ROOT
+from tests.study.exports import write_metadata
 
 TRUE = law.Law(np.array([0.5, 60.0, 0.4, 300.0, 0.5]), np.array([0.0, 100.0]))
 FLOPS = (1e12, 1e13, 1e14)
@@ -109,13 +109,13 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
         (tmp_path / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
         (tmp_path / run.dataset / "dataset/manifest.json").write_text("{}")
         (tmp_path / run.training / "training").mkdir(parents=True)
-        store.write_json(tmp_path / run.training / "model/meta.json", "model", {"matmul_rate": 1e12})
+        write_metadata(tmp_path / run.training / "model", run.config, matmul_rate=1e12)
         step = {"step": 1, "loss": 1 + 1 / run.config.model.width, "completion_loss": 1.0, "programs": 80}
         (tmp_path / run.training / "training/metrics.jsonl").write_text(
             json.dumps({**step, "flops": 1e9 * run.config.model.width, "seconds": 1.0}) + "\n"
         )
     collect(study, tmp_path, tmp_path / "study.parquet")
-    assert {"parameters", "programs"} <= set(COLUMNS)
+    assert {"parameters", "programs"} <= set(TABLE.columns)
     written = write_all(tmp_path / "study.parquet", tmp_path / "sizes")
     assert {tmp_path / "sizes" / name for name in ("law.csv", "law.png")} <= set(written)
     assert all(path.stat().st_size > 20 for path in written)

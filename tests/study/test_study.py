@@ -19,10 +19,11 @@ from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare
 from cadmus.study.forest import draw
 from cadmus.study.page import table, write_all
-from cadmus.study.results import COLUMNS, MINUTES, collect, read, summarized
+from cadmus.study.results import MINUTES, TABLE, collect, read, summarized
 from dev.docs.study import publish
 from tests.checkout import ROOT
 from tests.figures import test_figures as samples
+from tests.study.exports import write_metadata
 
 TEXT = f"""\
 extends: {ROOT}/tests/tiny.yaml
@@ -75,7 +76,7 @@ def grid(correct):
     frame = pl.DataFrame({"x": x, "y": y, "correct": np.where(inside, correct, 0), "in_distribution": inside})
     frame = frame.with_columns(balanced=False)
     others = dict.fromkeys(("less", "equal", "greater", "operators", "linear"), 0)
-    return frame.with_columns(programs=10, **others).select(list(experiments.columns("grid")))
+    return frame.with_columns(programs=10, **others).select(list(experiments.table("grid").columns))
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def results(tmp_path, config):
         losses = {"loss": 2.0, "completion_loss": 1.0 - accuracy, "seconds": 60.0}
         steps = [{"step": k, "programs": 8 * k, "flops": 1e9 * k, **losses} for k in range(1, 61)]
         (training / "training/metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-        store.write_json(training / "model/meta.json", "model", {"matmul_rate": 2e12})
+        write_metadata(training / "model", run.config, matmul_rate=2e12)
         (evaluation / "experiments").mkdir(parents=True)
         store.write_parquet(
             evaluation / "experiments/completions.parquet", "results", completions(accuracy), {}
@@ -109,7 +110,7 @@ def collected(config, results, tmp_path):
 
 def test_the_results_are_tidy(config, collected):
     study, found = load_study(config), read(collected)
-    assert found.rows.columns == [*COLUMNS]
+    assert found.rows.columns == [*TABLE.columns]
     assert (found.name, found.base) == ("demo", "base")
     (row,) = found.rows.filter(variant="tied, longer", seed=1, metric="solved").to_dicts()
     assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)

@@ -26,12 +26,12 @@ def one_rank(monkeypatch) -> None:
 def test_a_checkpoint_is_sealed_with_the_digest_of_its_state(tmp_path):
     assert train(tmp_path, run_config(steps=2)) == 0
     newest = find_checkpoints(tmp_path / "checkpoints")[-1]
-    found = store.read_json(newest / METADATA, "checkpoint")
-    assert found["cadmus"]["files"] == {STATE: store.digest_of(newest / STATE)}
-    assert found["cadmus"]["commit"]
-    assert found["step"] == 2
-    assert found["values"]["progress"]["loss"] == losses(tmp_path)[-1]
-    assert found["description"].items() >= {"data": "data", "seed": 1, "model.width": 32}.items()
+    found = store.read_json(newest / METADATA, "checkpoint", checkpoint.Metadata)
+    assert found.cadmus.files == {STATE: store.digest_of(newest / STATE)}
+    assert found.cadmus.commit
+    assert found.step == 2
+    assert found.values.progress.loss == losses(tmp_path)[-1]
+    assert found.description.items() >= {"data": "data", "seed": 1, "model.width": 32}.items()
 
 
 def test_the_state_is_on_the_disk_before_the_metadata_and_old_checkpoints_go_last(tmp_path):
@@ -118,7 +118,7 @@ def test_another_node_waits_for_the_checkpoint_of_the_first_rank(tmp_path, monke
     monkeypatch.setattr(checkpoint, "VISIBLE_SECONDS", 1)
     assert checkpoint.find_latest(tmp_path, {}) == saved
     with pytest.raises(RankLocalError, match="step-00000006: not visible on this node after 1 s"):
-        saved.tensors().__enter__()
+        saved.tensors(torch.nn.Linear(1, 1)).__enter__()
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_works(tmp_path):

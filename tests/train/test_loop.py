@@ -146,13 +146,13 @@ def test_a_run_learns_and_exports_its_metadata(tmp_path):
     assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
     assert records[-1]["completion_loss"] < records[0]["completion_loss"] - 0.1
     exported = read_metadata(tmp_path / "model")
-    assert exported["steps"] == 80
-    assert exported["data_digest"] == "data"
-    assert exported["loss"] == records[-1]["loss"]
-    assert exported["tokens"] == records[-1]["tokens"]
-    assert exported["flops"] == records[-1]["flops"] == pytest.approx(80 * records[0]["flops"], rel=0.1)
-    assert exported["config"]["train"]["learning_rate"] == 3e-3
-    assert exported["config"]["train"]["precision"] in ("bf16", "fp32")
+    assert exported.steps == 80
+    assert exported.data_digest == "data"
+    assert exported.loss == records[-1]["loss"]
+    assert exported.tokens == records[-1]["tokens"]
+    assert exported.flops == records[-1]["flops"] == pytest.approx(80 * records[0]["flops"], rel=0.1)
+    assert exported.config.train.learning_rate == 3e-3
+    assert exported.config.train.precision in ("bf16", "fp32")
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
 
 
@@ -179,7 +179,7 @@ def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path
     assert train(tmp_path / "plain", run_config(steps=30, precision="fp32")) == 0
     plain = read_metadata(tmp_path / "plain/model")
     assert {record["state_loss"] for record in metrics(tmp_path / "plain")} == {None}
-    assert noted["flops"] - plain["flops"] == 6 * CLASSES * 32 * noted["tokens"]
+    assert noted.flops - plain.flops == 6 * CLASSES * 32 * noted.tokens
 
 
 def test_prompts_with_weight_zero_are_not_learned(tmp_path):

@@ -8,11 +8,14 @@ import torch
 from safetensors.torch import load_file
 
 from cadmus import config, store
+from cadmus.columns import NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
 from cadmus.model.export import read_metadata
 from cadmus.train.paths import LOCK, RunPaths, find_snapshots, remove_checkpoints, snapshot_steps, step_path
 from tests.train.runs import run_config, train
+
+LOSSES = Table({"loss": NUMBER})
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def test_publishing_seals_the_metrics_and_removes_the_checkpoints(paths):
     (paths.snapshots / "notes").touch()
     paths.publish()
     assert sorted(path.name for path in paths.metrics.parent.iterdir()) == ["metrics.jsonl", "snapshots"]
-    assert store.read_table(paths.metrics)[0]["loss"].to_list() == [2.5, 1.5]
+    assert store.read_results(paths.metrics, LOSSES)[0]["loss"].to_list() == [2.5, 1.5]
     assert sorted(path.name for path in paths.snapshots.iterdir()) == ["notes", "step-00000002"]
 
 
@@ -117,8 +120,8 @@ def test_a_training_exports_its_snapshots(tmp_path):
     found = find_snapshots(tmp_path / "snapshots")
     assert [path.name for path in found] == [f"step-{step:08d}" for step in (1, 3, 10)]
     noted = [read_metadata(path) for path in found]
-    assert [one["steps"] for one in noted] == [1, 3, 10]
-    assert [one["programs"] for one in noted] == [32, 96, 320]
+    assert [one.steps for one in noted] == [1, 3, 10]
+    assert [one.programs for one in noted] == [32, 96, 320]
     weights = [load_file(directory / WEIGHTS) for directory in (found[0], found[-1], tmp_path / "model")]
     assert all(torch.equal(weights[1][name], weights[2][name]) for name in weights[2])
     assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[2])
