@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 from cadmus import config, pipeline
-from cadmus.dataset.manifest import read_file, read_manifest
+from cadmus.dataset.manifest import File, read_file, read_manifest
 from cadmus.dataset.shards import Shard, plan, write_shard
 from cadmus.programs import Samples
 from cadmus.tools import cores
@@ -39,13 +39,13 @@ def _sample(path: Path, directory: Path, shards: list[Shard]) -> None:
 def program_digests(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of the programs of each shard, whatever bytes Arrow stores them in."""
 
-    def digest(file: dict[str, str]) -> str:
+    def digest(file: File) -> str:
         programs = Samples.from_arrow(read_file(directory, file, ["program", "prompt_length"])).programs
         return hashlib.sha256(programs.data.tobytes() + programs.offsets.tobytes()).hexdigest()
 
-    files = read_manifest(directory)["files"]
+    files = read_manifest(directory).files
     with ThreadPoolExecutor(cores()) as pool:
-        return dict(zip((file["file"] for file in files), pool.map(digest, files), strict=True))
+        return dict(zip((file.file for file in files), pool.map(digest, files), strict=True))
 
 
 if __name__ == "__main__":
