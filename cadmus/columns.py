@@ -27,6 +27,8 @@ class Column:
     """Smallest number."""
     high: float | None = None
     """Largest number."""
+    rounding: float = 0.0
+    """By how much numbers may miss these two; they are moved to them."""
     values: Collection[str] = ()
     """Texts that it may have; any if empty."""
     pattern: str = ""
@@ -58,9 +60,9 @@ COMPLETION = replace(PROGRAM, pattern=f"{_INSTRUCTION}{{0,{LONGEST_PROGRAM}}}")
 COUNT = Column(int, low=0)
 POSITIVE = Column(int, low=1)
 NUMBER = Column(float)
-NONNEGATIVE = Column(float, low=0)
+NONNEGATIVE = Column(float, low=0, rounding=1e-9)
 POSITIVE_NUMBER = Column(float, low=5e-324)
-FRACTION = Column(float, low=0, high=1)
+FRACTION = Column(float, low=0, high=1, rounding=1e-9)
 VALUE = Column(int, low=-1_000, high=1_000)
 """A compared number."""
 LAYER = Column(int, low=0, high=200)
@@ -125,7 +127,7 @@ def _checked(name: str, column: Column, frame: pl.DataFrame) -> pl.Series:
         raise InputError(f"{name}: must have type {wanted}, has other values") from None
     if wanted.is_numeric() or wanted.is_nested():
         _check_numbers(name, column, values.explode() if wanted.is_nested() else values)
-    return values
+    return values.clip(column.low, column.high) if column.rounding else values
 
 
 def _fits(kind: Any, wanted: Any) -> bool:
@@ -158,7 +160,10 @@ def _check_numbers(name: str, column: Column, values: pl.Series) -> None:
     finite = values.is_finite()
     if not finite.all():
         raise InputError(f"{name}: not finite in row {(~finite).arg_max()}")
-    for word, bound, outside in (("least", column.low, values.lt), ("most", column.high, values.gt)):
-        if bound is not None and (bad := outside(bound).fill_null(value=False)).any():
+    for word, bound, least in (("least", column.low, True), ("most", column.high, False)):
+        if bound is None:
+            continue
+        outside = values < bound - column.rounding if least else values > bound + column.rounding
+        if (bad := outside.fill_null(value=False)).any():
             found = values.filter(bad)[0]
             raise InputError(f"{name}: must be at {word} {bound:,}, got {found} in row {bad.arg_max()}")

@@ -53,7 +53,7 @@ def plant(directory: Path) -> None:
 
 def forge(path: Path, rng: random.Random) -> str:
     """Change a sealed file, seal it again, and so its directory; return a description."""
-    if rng.random() < 0.08:
+    if rng.random() < 0.1:
         return _replace_file(path, rng)
     return _FORGERIES[path.suffix](path, rng)
 
@@ -61,6 +61,9 @@ def forge(path: Path, rng: random.Random) -> str:
 def _replace_file(path: Path, rng: random.Random) -> str:
     """Put something else in the place of a file, with a seal of its own if it has the place of one."""
     content = path.read_bytes()
+    flipped = bytearray(content)
+    for _ in range(3):
+        flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     seal = b'{"seal": "' + b"0" * 64 + b'"}'
     contents = {
         "a list": b"[" + seal + b"]",
@@ -71,8 +74,9 @@ def _replace_file(path: Path, rng: random.Random) -> str:
         "deep": b'{"cadmus": ' + b"[" * DEEP + seal + b"]" * DEEP + b"}",
         "not JSON": seal[:-1],
         "not UTF-8": b'{"a": "\xff", "cadmus": ' + seal + b"}",
-        "bytes before": os.urandom(100) + content,
-        "bytes after": content + os.urandom(100),
+        "bytes before": rng.randbytes(100) + content,
+        "bytes after": content + rng.randbytes(100),
+        "flipped bits": bytes(flipped),
         "empty": b"",
         "a pipe": None,
     }

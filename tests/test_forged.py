@@ -222,6 +222,11 @@ TABLE = Table(
 ROWS = pl.DataFrame({"name": ["a", "b"], "count": [1, 2], "share": [0.5, None]})
 
 
+def test_rounding_is_not_out_of_bounds() -> None:
+    rounded = ROWS.with_columns(share=pl.Series([1 + 1e-12, -1e-12]))
+    assert TABLE.checked(rounded)["share"].to_list() == [1, 0]
+
+
 def test_a_table_has_its_declared_types() -> None:
     assert TABLE.checked(ROWS.with_columns(other=1)).columns == [*TABLE.columns, "other"]
     narrow = ROWS.with_columns(pl.col("name").cast(pl.Categorical), pl.col("count").cast(pl.UInt8), share=1)

@@ -5,9 +5,14 @@ import json
 import polars as pl
 import pytest
 
-from cadmus import pipeline
+from cadmus import pipeline, store
 from cadmus.config import load_config
+from cadmus.errors import InputError
+from cadmus.train.paths import RunPaths
 from tests.checkout import ROOT
+
+EMPTY = {"digest": "d0", "splits": {}, "files": []}
+"""The manifest of a dataset without programs."""
 
 
 # Those of DeepSpeed's imports.
@@ -26,3 +31,41 @@ def test_five_calls_go_from_a_config_to_a_figure(tmp_path):
     drawn = pipeline.draw("table3_accuracy", [results], tmp_path / "figures")
     assert [path.name for path in drawn] == [f"table3_accuracy{end}" for end in (".csv", ".md")]
     assert "equality" in drawn[0].read_text(encoding="utf-8").lower()
+
+
+def test_an_unknown_experiment_has_a_hint(tmp_path):
+    with pytest.raises(InputError, match=r"no experiment 'gird'; did you mean 'grid'\?"):
+        pipeline.evaluate("gird", ROOT / "models/laptop", tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"metrics": "m/j.jsonl"},
+            r"m/j\.jsonl: metrics inside the directory of the export, .*m; choose another",
+        ),
+        ({"checkpoints": "m/c"}, "m/c: checkpoints inside the directory of the export"),
+        ({"snapshots": "m/../m/s"}, "m/s: snapshots inside the directory of the export"),
+        ({"checkpoints": "m"}, "m: for checkpoints and export; choose another path for one of them"),
+        ({"snapshots": "c"}, "c: for checkpoints and snapshots; choose another path"),
+        ({"snapshots": "m"}, "m: for export and snapshots; choose another path"),
+        ({"metrics": "x.jsonl", "snapshots": "x.partial.jsonl"}, "for partial metrics and snapshots"),
+        ({"metrics": "config.yaml"}, "config.yaml: is not a file of metrics, and would be replaced; move it"),
+        ({"metrics": "dataset/manifest.json"}, "manifest.json: is not a file of metrics"),
+    ],
+)
+def test_outputs_that_collide_are_found_before_the_training(tmp_path, changes, message):
+    config = load_config(ROOT / "tests/tiny.yaml")
+    files = {"checkpoints": "c", "export": "m", "metrics": "j.jsonl", "snapshots": "s"}
+    (tmp_path / "dataset").mkdir()
+    store.write_json(
+        tmp_path / "dataset/manifest.json", "dataset", {**EMPTY, "config_digest": config.dataset_digest()}
+    )
+    (tmp_path / "config.yaml").write_text("name: mine\n")
+    (tmp_path / "j.jsonl").write_text('{"step": 1, "loss": 2.5}\n')
+    paths = RunPaths(**{name: tmp_path / path for name, path in files.items()})
+    assert pipeline.check_training(config, tmp_path / "dataset", paths) == "d0"
+    paths = RunPaths(**{name: tmp_path / path for name, path in {**files, **changes}.items()})
+    with pytest.raises(InputError, match=message):
+        pipeline.check_training(config, tmp_path / "dataset", paths)

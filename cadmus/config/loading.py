@@ -11,12 +11,12 @@ import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import TEMPLATE_OF, TEMPLATES, Dataset
+from cadmus.config.dataset import TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
@@ -62,11 +62,6 @@ class Config(Section):
             layer = getattr(self.train, field)
             if layer is not None and layer > layers:
                 raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
-        for question in self.train.verdict.questions if self.train.verdict.fraction else ():
-            template = TEMPLATE_OF[question]
-            if not getattr(self.dataset.templates, template).train:
-                problem = f"{question}: dataset.templates.{template} has no train programs; drop the question"
-                raise ValueError(f"train.verdict.questions: {problem}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         return self
@@ -268,11 +263,12 @@ def _describe(error: ValidationError, model: Any) -> str:
 
 def _fields(model: Any, path: tuple[int | str, ...]) -> list[str]:
     """Return the names of the fields at ``path`` in ``model``."""
-    for part in path:
-        is_section = isinstance(model, type) and issubclass(model, BaseModel)
-        # Otherwise a mapping of names to sections, or a list.
-        model = model.model_fields[part].annotation if is_section else get_args(model)[-1]
-        if get_origin(model) in (Union, UnionType):
-            # A section or null.
-            model = get_args(model)[0]
-    return list(model.model_fields)
+    if get_origin(model) in (Annotated, Union, UnionType):
+        # A type and its checks, or a section or null.
+        return _fields(get_args(model)[0], path)
+    if not path:
+        return list(model.model_fields)
+    is_section = isinstance(model, type) and issubclass(model, BaseModel)
+    # Otherwise a mapping of names to sections, or a list.
+    inner = model.model_fields[path[0]].annotation if is_section else get_args(model)[-1]
+    return _fields(inner, path[1:])

@@ -210,7 +210,9 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
     metadata, table = read_shard(directory, shard, config)
     outcomes = vars(Counts()).keys() - (set() if config.dataset.ood else {OOD})
     if metadata.counts.keys() != outcomes:
-        raise InputError(f"{path}: counts: must be of {', '.join(sorted(outcomes))}; sample it again")
+        raise InputError(
+            f"{path}: counts: must be of {', '.join(sorted(outcomes))}; delete it and sample it again"
+        )
     samples = Samples.from_arrow(table)
     hashed = hashes(samples.programs)
     rules = config.dataset.rules_for(shard.template)

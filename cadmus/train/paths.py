@@ -46,8 +46,8 @@ class RunPaths:
         for one, other in combinations(places, 2):
             if places[one] == places[other]:
                 raise InputError(f"{named[one]}: for {one} and {other}; choose another path for one of them")
-        for name in places.keys() - {"export"}:
-            if places["export"] in places[name].parents:
+        for name, place in places.items():
+            if places["export"] in place.parents:
                 problem = f"{name} inside the directory of the export, {self.export}"
                 raise InputError(f"{named[name]}: {problem}; choose another path")
         if self.metrics.is_file() and not _has_metrics(self.metrics):

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from cadmus.config import load_config
+from cadmus.config.fields import check_distinct
 from cadmus.config.study import is_study, load_study
 from cadmus.errors import InputError
 from tests.checkout import ROOT
@@ -76,6 +77,8 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
             "{variants: {a: {}}, experiments: [curve]}",
             "study: experiments.0: no comparable experiment 'curve'; there are completions, loss",
         ),
+        ("{variants: {a: {}}, experiments: [loss, loss]}", "study: experiments: duplicate 'loss'"),
+        ("{variants: {a: {}}, compare: [loss, loss]}", "study: compare: duplicate 'loss'"),
         ("{variants: {a: {}}, compare: [fun]}", "study: compare: no metric 'fun'; there are loss, "),
         ("{variants: {a: {}}, compare: [../x]}", "study: compare: no metric '../x'"),
         ("{variants: {a: {}}, compare: [accuracy]}", "study: compare: no metric 'accuracy'"),
@@ -119,3 +122,10 @@ def test_a_file_without_a_mapping_is_no_study(tmp_path, text):
     assert not is_study(path)
     with pytest.raises(InputError, match="must be a mapping"):
         load_config(path)
+
+
+def test_many_seeds_are_counted_at_once(tmp_path):
+    seeds = ", ".join(map(str, range(20_000)))
+    with pytest.raises(InputError, match="study: describes 20,000 runs; at most 10,000 are allowed"):
+        load_study(study(tmp_path, f"{{variants: {{a: {{}}}}, seeds: [{seeds}]}}"))
+    assert check_distinct([*range(10**6)])[-1] == 10**6 - 1

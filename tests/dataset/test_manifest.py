@@ -7,11 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cadmus import store
 from cadmus.dataset import shards
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
 from cadmus.dataset.sampler import Sampler
 from cadmus.dataset.shards import Shard, plan
 from cadmus.errors import InputError
+from dev import forging
 from tests.dataset.conftest import CONFIG
 
 
@@ -67,6 +69,20 @@ def _edit_metadata(table, **changes):
         (lambda t: _edit_metadata(t, isa_digest="0" * 16), "another instruction set"),
         (lambda t: _edit_metadata(t, config_digest="0" * 16), "another seed or section dataset"),
         (lambda t: t.slice(1), "another number of programs"),
+        (lambda t: _edit_metadata(t, counts={"kept": 1e300}), r"counts\.kept: must be a valid integer"),
+        (
+            lambda t: _edit_metadata(t, counts={"kept": -1}),
+            r"counts\.kept: must be greater than or equal to 0",
+        ),
+        (lambda t: _edit_metadata(t, counts={"kept": 60}), "counts: must be of duplicates, duplicates_kept"),
+        (lambda t: _edit_metadata(t, counts=None), "counts: must be a mapping"),
+        (lambda t: _edit_metadata(t, ood={"mine": 1}), r"another list of OOD rules \(\['mine'\]"),
+        (lambda t: _with_column(t, "x", [None, *t["x"].to_pylist()[1:]]), "x: must be null in 0 rows"),
+        (lambda t: _with_column(t, "y", [None] * len(t)), "y: must be null in 0 rows"),
+        (
+            lambda t: _with_column(t, "template", ["random"] * len(t)),
+            "template: must be equality in all rows",
+        ),
         (lambda t: _with_column(t, "program", ["34+8="] * len(t)), "are not true"),
         (lambda t: _with_column(t, "program", ["34+7="] * len(t)), "belong to another split"),
         (lambda t: _with_column(t, "prompt_length", [0] * len(t)), "have no prompt"),
@@ -78,6 +94,31 @@ def test_a_wrong_shard_is_one_line_with_its_name(copy, damage, message):
     pq.write_table(damage(pq.read_table(path)), path)
     with pytest.raises(InputError, match=rf"equality-0000\.parquet: .*{message}.*; delete it and sample"):
         write_manifest(CONFIG, copy)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("program", "34.7=", r"program: row 3 has a character that is not an instruction"),
+        ("program", "é", r"program: row 3 has a character that is not an instruction"),
+        ("program", "1" * 251, r"program: row 3 has more than 250 instructions"),
+        ("program", "", r"program: row 3 has no prompt"),
+        ("prompt_length", 0, r"program: row 3 has no prompt"),
+        ("prompt_length", 255, r"program: row 3 has no prompt"),
+        ("x", None, r"not readable \(x: must be null in 0 rows"),
+        ("template", "random", r"not readable \(template: must be equality in all rows"),
+    ],
+)
+def test_a_shard_with_another_digest_in_the_manifest_is_checked(copy, column, value, problem):
+    path, manifest = copy / "test/equality-0000.parquet", copy / "manifest.json"
+    table, before = pq.read_table(path), store.digest_of(path)
+    values = table[column].to_pylist()
+    values[3] = value
+    pq.write_table(_with_column(table, column, values), path)
+    manifest.write_text(manifest.read_text().replace(before, store.digest_of(path)))
+    forging.seal(manifest)
+    with pytest.raises(InputError, match=rf"equality-0000\.parquet: {problem}.*; write the manifest again"):
+        read_split(copy, "test")
 
 
 def test_templates_are_selected(dataset):

@@ -56,6 +56,14 @@ def test_the_programs_are_test_programs_and_the_same_for_every_model():
     assert (split_of(programs, Dataset().eval_fraction) == TEST).all()
 
 
+@pytest.mark.parametrize(
+    ("n", "seed", "name"), [(-1, 0, "n"), (2, -1, "seed"), (2.5, 0, "n"), (True, 0, "n")]
+)
+def test_counts_are_whole_numbers(n, seed, name):
+    with pytest.raises(InputError, match=f"^{name}: must be a whole number of at least 0, got"):
+        counterfactuals("top", n, seed)
+
+
 def test_what_there_is_not_is_one_line():
     with pytest.raises(InputError, match="no variable 'diference'; did you mean 'difference'"):
         counterfactuals("diference", 5)

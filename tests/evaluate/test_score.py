@@ -1,5 +1,7 @@
 """Scores of features, on a model with a known mechanism."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,12 @@ def test_a_file_has_matrices_biases_and_decoders(tmp_path):
         ({}, "has no tensor; name one layer.N"),
         ({"encoder": torch.eye(3)}, "tensor 'encoder': names must be layer.N"),
         ({"layer.0.bias": torch.ones(3)}, "tensor 'layer.0.bias': names must be layer.N"),
+        ({"layer.1": torch.eye(3) * torch.nan}, "tensor 'layer.1': must have finite floats"),
+        ({"layer.1": torch.eye(3), "layer.1.bias": torch.ones(3) / 0}, "tensor 'layer.1.bias': must have"),
+        ({"layer.1": torch.eye(3), "layer.1.decoder": -torch.ones(3, 3) / 0}, "'layer.1.decoder': must"),
+        ({"layer.1": torch.eye(3, dtype=torch.complex64)}, "tensor 'layer.1': must have finite floats"),
+        ({f"layer.{'1' * 5_000}": torch.eye(3)}, "names must be layer.N"),
+        ({"layer.01": torch.eye(3)}, "names must be layer.N"),
         ({"layer.1": torch.ones(3)}, r"has shape \(3,\); must be \(features, width\)"),
         ({"layer.1": torch.ones(2, 3), "layer.1.bias": torch.ones(3)}, r"has shape \(3,\); .* be \(2,\)"),
     ],
@@ -101,3 +109,8 @@ def test_another_file_is_refused(tmp_path):
     (tmp_path / "features.txt").write_text("no")
     with pytest.raises(InputError, match=r"not readable .*; give a safetensors file"):
         read_features(tmp_path / "features.txt")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: not a regular file"):
+        read_features(tmp_path / "pipe")
+    with pytest.raises(InputError, match="none: no such file"):
+        read_features(tmp_path / "none")

@@ -303,6 +303,16 @@ def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_p
     assert "meta.json: config: missing; give the config of the training" in str(refused.exception)
 
 
+def test_snapshots_of_models_of_two_sizes_are_an_error(place, tmp_path) -> None:
+    run = load_config(place / "config.yaml")
+    counts = {"steps": 2, "tokens": 1, "flops": 1.0}
+    for width in (8, 16):
+        sizes = run.model.model_copy(update={"width": width})
+        save_export(GPT(sizes), step_path(tmp_path / "snapshots", width), counts)
+    refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
+    assert "step-00000008: has other sizes than" in str(refused.exception)
+
+
 def test_training_on_the_dataset_of_another_config_is_an_error(place, others, tmp_path) -> None:
     options = {"config": others / "split.yaml", "dataset": place / "dataset"}
     options |= {name: tmp_path / name for name in ("checkpoints", "output", "metrics")}

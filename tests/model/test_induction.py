@@ -108,6 +108,12 @@ def test_the_command_prints_the_function_its_votes_and_a_trace(monkeypatch):
     assert first == {"definition": r"\$;", "votes": 3, "program": r"u1b2b3bf6=u4bf4=uf0=\$;"}
 
 
+def test_a_number_of_samples_that_no_memory_holds_is_refused():
+    refused = CliRunner().invoke(cadmus, ["induce", "1 -> 1", "-n", "9" * 30])
+    assert refused.exit_code == 2
+    assert "is not in the range 1<=x<=100000" in refused.output
+
+
 def test_without_a_function_the_command_exits_with_1(monkeypatch):
     told = invoke(monkeypatch, "1 2 -> 2", "3 -> 1")
     assert told.exit_code == 1

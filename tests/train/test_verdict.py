@@ -50,6 +50,14 @@ def verdict_of(read=read, rank=0, ranks=1, **fields) -> Verdict:
     return Verdict(Engine(), read, run, 5, rank, ranks, CPU, said.append)
 
 
+def test_weights_that_are_not_numbers_are_one_line():
+    objective = verdict_of()
+    with torch.no_grad():
+        objective._engine.module.lm_head.weight.fill_(torch.nan)
+    with pytest.raises(InputError, match=r"^step 3: the logits of the model are not finite; lower the"):
+        objective.start(2)
+
+
 class Writer:
     """Stands in for the model: writes the given completions, four per prompt."""
 
