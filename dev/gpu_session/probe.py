@@ -1,11 +1,20 @@
-"""Import what a training needs and try the device; the last line that is printed is JSON, or the problem."""
+"""Import what a training needs and try the device: ``python -m dev.gpu_session.probe DEVICE FACTS``.
+
+The last line that is printed says what was found, or the problem.
+"""
 
 import json
 import sys
+from pathlib import Path
+from typing import Any
 
 
-def main(device: str) -> str | None:
-    """Print what was found; return the problem."""
+class Unusable(Exception):
+    """This machine cannot train; the message is one line."""
+
+
+def probe(device: str) -> dict[str, Any]:
+    """Return the versions of packages, the cores, and the GPU."""
     try:
         import deepspeed  # noqa: F401
         import numba  # noqa: F401
@@ -16,29 +25,31 @@ def main(device: str) -> str | None:
         from cadmus.store import versions
         from cadmus.tools import cores
     except ImportError as error:
-        return f"a package is missing: {error}"
+        raise Unusable(f"a package is missing: {error}") from None
     found = {"python": sys.version.split()[0], "versions": versions(), "cores": cores()}
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            return (
-                f"PyTorch {torch.__version__} finds no GPU that it can use; is there one, and its driver new?"
-            )
-        properties = torch.cuda.get_device_properties(0)
-        try:
-            ones = torch.ones(64, 64, device=device, dtype=torch.bfloat16)
-            right = (ones @ ones)[0, 0].item() == len(ones)
-        except RuntimeError as error:
-            return f"{properties.name}: {str(error).splitlines()[0]}"
-        if not right:
-            return f"{properties.name}: gives a wrong product"
-        gib = round(properties.total_memory / 2**30, 1)
-        found |= {"gpu": properties.name, "gpus": torch.cuda.device_count(), "gib": gib}
-    print(json.dumps(found))
-    return None
+    if device == "cpu":
+        return found
+    if not torch.cuda.is_available():
+        problem = "finds no GPU that it can use; is there one, and its driver new?"
+        raise Unusable(f"PyTorch {torch.__version__} {problem}")
+    properties = torch.cuda.get_device_properties(0)
+    ones = torch.ones(64, 64, dtype=torch.bfloat16)
+    try:
+        product = ones.to(device) @ ones.to(device)
+        right = bool((product == len(ones)).all())
+    except RuntimeError as error:
+        raise Unusable(f"{properties.name}: {str(error).splitlines()[0]}") from None
+    if not right:
+        raise Unusable(f"{properties.name}: gives a wrong product")
+    gib = round(properties.total_memory / 2**30, 1)
+    return found | {"gpu": properties.name, "gpus": torch.cuda.device_count(), "gib": gib}
 
 
 if __name__ == "__main__":
-    problem = main(sys.argv[1])
-    if problem:
+    try:
+        facts = json.dumps(probe(sys.argv[1]))
+    except Unusable as problem:
         print(problem)
         sys.exit(2)
+    Path(sys.argv[2]).write_text(facts)
+    print(facts)

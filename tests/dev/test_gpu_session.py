@@ -50,7 +50,7 @@ def test_the_tests_of_a_gpu_pass_on_a_cpu():
 
 
 def test_a_machine_without_a_gpu_is_one_line():
-    done = python("-m", "dev.gpu_session.probe", "cuda", CUDA_VISIBLE_DEVICES="")
+    done = python("-m", "dev.gpu_session.probe", "cuda", "facts", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
     assert done.stdout.splitlines()[-1].endswith(
         "finds no GPU that it can use; is there one, and its driver new?"
@@ -60,7 +60,7 @@ def test_a_machine_without_a_gpu_is_one_line():
 def test_a_machine_without_a_package_is_one_line(tmp_path):
     (tmp_path / "deepspeed.py").write_text("raise ModuleNotFoundError(\"No module named 'deepspeed'\")")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = python("-m", "dev.gpu_session.probe", "cuda", PYTHONPATH=path)
+    done = python("-m", "dev.gpu_session.probe", "cuda", "facts", PYTHONPATH=path)
     assert (done.returncode, done.stdout) == (2, "a package is missing: No module named 'deepspeed'\n")
 
 
@@ -111,20 +111,36 @@ def test_a_stage_has_a_limit_and_its_output_comes_home(tmp_path):
     assert "waits" in (made.output / "output.txt").read_text()
 
 
-@pytest.mark.parametrize(("code", "ends"), [(1, True), (2, False)])
-def test_only_a_wrong_result_ends_a_session(tmp_path, monkeypatch, code, ends):
-    """Not a test run that fails for another reason, such as a missing package of the tests."""
+@pytest.mark.parametrize(
+    ("printed", "ends"),
+    [
+        ("FAILED tests/gpu.py::test_losses_match_the_cpu[adam] - AssertionError", True),
+        ("FAILED tests/gpu.py::test_attention_implementations_match_eager[64-fused] - AssertionError", False),
+        ("ERROR tests/gpu.py - ModuleNotFoundError", False),
+    ],
+)
+def test_only_wrong_losses_or_logits_end_a_session(tmp_path, monkeypatch, printed, ends):
     made = session.Session(tmp_path / "out", tmp_path / "work", 600, "cpu")
     popen = made.popen
-    monkeypatch.setattr(
-        made, "popen", lambda name, command, **environment: popen(name, ["-c", f"raise SystemExit({code})"])
-    )
+    command = ["-c", f"print({printed!r}); raise SystemExit(1)"]
+    monkeypatch.setattr(made, "popen", lambda name, _, **environment: popen(name, command, **environment))
     if ends:
         with pytest.raises(session.Stop, match="computes something else"):
             session.correct(made)
     else:
         session.correct(made)
     made.close()
+    assert (printed in log_of(made.output)) == printed.startswith("FAILED")
+
+
+def test_a_damaged_wheel_is_one_line(tmp_path, monkeypatch):
+    made = session.Session(tmp_path / "out", tmp_path / "work", 60, "cpu")
+    monkeypatch.setattr(session, "WHEELS", tmp_path)
+    monkeypatch.setattr(session, "COMMIT", tmp_path / "commit")
+    session.COMMIT.write_text("0123")
+    (tmp_path / "a.whl").write_bytes(b"half")
+    assert session._guarded(made, lambda: session.unpack(made)) == 1
+    assert log_of(made.output)[0] == f"STOP: {tmp_path / 'a.whl'}: File is not a zip file; pack again"
 
 
 def test_what_travels_needs_a_commit(monkeypatch):
