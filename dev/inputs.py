@@ -52,9 +52,9 @@ name: demo
 dataset: {{validation: 20, test: 24, values: {{low: -9, high: 9}}}}
 model: {{layers: 1, width: 16, heads: 2, mlp: 16}}
 evaluate:
-  completions: {{programs: 20}}
+  completions: {{programs: 8}}
   loss: {{programs: 20}}
-  pass_at_k: {{programs: 10, samples: 3}}
+  pass_at_k: {{programs: 4, samples: 3}}
   induction: {{programs: 2, samples: 2, examples: 3}}
   grid: {{low: -11, high: 11, programs_per_pixel: 1}}
   lens: {{programs: 30}}
