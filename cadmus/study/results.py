@@ -25,7 +25,6 @@ from cadmus.config.fields import Above0, Distinct, RunName
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES, TRAINING_LOSSES, Run, StudyRuns
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.grading import MODEL
-from cadmus.model.export import read_metadata
 from cadmus.model.flops import parameter_count
 from cadmus.records import Record, Sealed
 
@@ -145,6 +144,9 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     """Return the rows of a finished run."""
+    # It imports PyTorch, which the figures of a study do without.
+    from cadmus.model.export import read_metadata
+
     metrics = results / run.training / "training/metrics.jsonl"
     steps, _ = store.read_results(metrics, experiments.table("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))

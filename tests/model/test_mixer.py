@@ -103,7 +103,8 @@ def test_the_example_passes_the_check():
         ("Impatient", "enough; wanted a class"),
     ],
 )
-def test_a_wrong_mixer_is_one_line(name, message):
+def test_a_wrong_mixer_is_one_line(name, message, monkeypatch):
+    monkeypatch.setattr(mixer, "MIXERS", dict(mixer.MIXERS))
     with pytest.raises(InputError, match=f"model.mixer: {__name__}:{name}: .*{message}"):
         mixer.check(f"{__name__}:{name}", 16, 2)
     with pytest.raises(InputError, match="No module named 'nowhere'"):
@@ -113,7 +114,8 @@ def test_a_wrong_mixer_is_one_line(name, message):
 @pytest.mark.parametrize(
     "name", ["fractions:Fraction", "builtins:range", "math:gcd", "os:getpid", "torch.nn:Linear"]
 )
-def test_what_is_no_mixer_is_one_line(name):
+def test_what_is_no_mixer_is_one_line(name, monkeypatch):
+    monkeypatch.setattr(mixer, "MIXERS", dict(mixer.MIXERS))
     with pytest.raises(InputError, match=f"^model.mixer: {name}: .*; wanted a class that takes") as caught:
         mixer.check(name, 16, 2)
     assert "\n" not in str(caught.value)
