@@ -109,6 +109,22 @@ class Table:
         return frame
 
 
+METRICS = Table(
+    {
+        "step": COUNT,
+        "loss": NONNEGATIVE,
+        "completion_loss": NONNEGATIVE,
+        "programs": COUNT,
+        "flops": NONNEGATIVE,
+        "seconds": NONNEGATIVE,
+        # A training may be without them.
+        "validation_loss": replace(NONNEGATIVE, null=True, optional=True),
+        "verdict_solved": replace(FRACTION, null=True, optional=True),
+    }
+)
+"""The metrics of a training that others read; here, because a training needs no Polars."""
+
+
 def _checked(name: str, column: Column, frame: pl.DataFrame) -> pl.Series:
     """Return a column of a table in its declared type."""
     wanted = pl.Schema({name: column.type})[name]

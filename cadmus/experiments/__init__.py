@@ -8,7 +8,7 @@ the Snakemake job, and the figures follow. ``docs/experiments.md`` adds one.
 import functools
 import importlib
 
-from cadmus.columns import Table
+from cadmus.columns import METRICS, Table
 from cadmus.config.evaluation import EXPERIMENTS
 from cadmus.errors import InputError, suggest
 from cadmus.experiments.experiment import Experiment, Figure
@@ -44,8 +44,9 @@ def get(name: str) -> Experiment:
 
 def table(source: str) -> Table:
     """Return the declared table of an experiment, of ``metrics`` or of ``llm``."""
-    module = {"metrics": "cadmus.train.metrics", "llm": "cadmus.llm.outcomes"}.get(source)
-    return importlib.import_module(module).TABLE if module else get(source).table
+    if source == "metrics":
+        return METRICS
+    return importlib.import_module("cadmus.llm.outcomes").TABLE if source == "llm" else get(source).table
 
 
 @functools.cache

@@ -25,30 +25,18 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from cadmus import store
-from cadmus.columns import COUNT, FRACTION, NONNEGATIVE, Table
 from cadmus.config.fields import Count, NonNegative
 from cadmus.errors import InputError, RankLocalError, reading
 from cadmus.records import Record
 
 LOG_SECONDS = 10.0
 """Time between two lines of progress."""
-TABLE = Table(
-    {
-        **{"step": COUNT, "loss": NONNEGATIVE, "completion_loss": NONNEGATIVE},
-        **{"programs": COUNT, "flops": NONNEGATIVE, "seconds": NONNEGATIVE},
-        # A training may be without them.
-        "validation_loss": replace(NONNEGATIVE, null=True, optional=True),
-        "verdict_solved": replace(FRACTION, null=True, optional=True),
-    }
-)
-"""The metrics that others read."""
 
 
 class Progress(Record):

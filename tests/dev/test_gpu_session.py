@@ -64,6 +64,18 @@ def test_a_machine_without_a_package_is_one_line(tmp_path):
     assert (done.returncode, done.stdout) == (2, "a package is missing: No module named 'deepspeed'\n")
 
 
+def test_what_runs_there_needs_no_polars(tmp_path):
+    """Its runtime alone would be more than all else that travels."""
+    (tmp_path / "polars.py").write_text("raise ModuleNotFoundError('polars')")
+    modules = (
+        "cadmus.cli.train, cadmus.train.loop, dev.bench.__main__, dev.bench.steps, dev.gpu_session.sampling"
+    )
+    code = f"import {modules}, dev.gpu_session.weights, tests.gpu, tests.train.worker"
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = python("-c", code, PYTHONPATH=path, GPU_TESTS="cpu")
+    assert done.returncode == 0, done.stderr
+
+
 def log_of(folder: Path) -> list[str]:
     """Return the lines of a session's log, without the seconds."""
     return [line.partition("] ")[2] for line in (folder / "log.txt").read_text().splitlines()]
