@@ -34,7 +34,7 @@ class Column:
     pattern: str = ""
     """Regular expression of a whole text."""
     form: str = ""
-    """What the pattern means."""
+    """Meaning of the pattern, for errors."""
     longest: int = LONGEST_TEXT
     """Characters of a text."""
     null: bool = False
@@ -79,7 +79,7 @@ class Table:
 
     columns: Mapping[str, Column]
     rules: Mapping[str, pl.Expr] = field(default_factory=dict)
-    """What is true in every row, by `COLUMN: what must be`; null is true."""
+    """Conditions on every row, by `COLUMN: what must be`; null is true."""
     key: tuple[str, ...] = ()
     """Columns that tell the rows apart."""
 

@@ -175,7 +175,7 @@ def _change_column(frame: pl.DataFrame, name: str, rng: random.Random) -> tuple[
     if rng.random() < 0.1:
         return frame.drop(name), "dropped"
     cell = rng.choice(CELLS)
-    # Of the column's own type, if the cell can have it: then the type is no hint.
+    # Of the column's own type, if the cell can have it, so that the type does not give it away.
     kind = frame.schema[name]
     try:
         value = pl.Series([cell], dtype=kind, strict=True).item()

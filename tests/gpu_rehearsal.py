@@ -18,8 +18,8 @@ from dev.measure import ROOT
 PLACE = Path("results/gpu-rehearsal")
 PYTHON = "python3.12"
 REQUIREMENTS = ROOT / "dev/gpu_session/machine.txt"
-UNWANTED = (*packing.LACKING[:1], "pydantic", "pydantic_core", "typing-inspection")
-"""What other packages bring along, but the rented machine lacks."""
+UNWANTED = ("annotated-types", "pydantic", "pydantic-core", "typing-inspection")
+"""Packages that others bring along, but the rented machine lacks."""
 CONFIG = "tests/tiny.yaml"
 OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=50", "--shapes"]
 """On two cores, imports and compilations take several times as long; the training is short."""

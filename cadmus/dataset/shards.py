@@ -51,7 +51,7 @@ class Metadata(Record):
     isa_digest: str
     config_digest: str
     counts: dict[str, Count]
-    """What became of the candidates, see :class:`cadmus.dataset.sampler.Counts`."""
+    """Candidates by outcome, see :class:`cadmus.dataset.sampler.Counts`."""
     ood: dict[str, Count] = Field({})
     """By OOD rule, how many candidates matched it."""
 

@@ -22,7 +22,7 @@ def main(path: Path, directory: Path) -> None:
     shards = defaultdict(list)
     for shard in plan(run):
         shards[shard.template].append(shard)
-    # The training starts when this ends, but what runs beside it is measured.
+    # Lower priority: the checks and measurements run at the same time.
     os.nice(5)
     with ProcessPoolExecutor(min(len(shards), cores())) as pool:
         list(pool.map(_sample, [path] * len(shards), [directory] * len(shards), shards.values()))

@@ -71,7 +71,7 @@ class Session:
         self.start, self.seconds, self.device = time.monotonic(), seconds, device
         self.limits = {name: slow * limit for name, limit in LIMITS.items()}
         self.output, self.work = output.absolute(), work.absolute()
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Process] = []
         self.report: dict[str, Any] = {"stages": {}}
         for folder in (self.output, self.work / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
