@@ -17,7 +17,7 @@ from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs, join
 from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
-from cadmus.vm.compiled import execute, same_outputs
+from cadmus.vm.compiled import execute, leave_nan, same_outputs
 from cadmus.vm.values import NUMBER
 
 COMPARATOR = re.compile(r"[<=>]")
@@ -88,8 +88,8 @@ class Completed:
 
     @cached_property
     def verified(self) -> np.ndarray:
-        """True programs whose completion ended and drops nothing: bool, shape (n,)."""
-        return verified(self.full, self.completions, self.ended)
+        """Completions that ended and drop no value, of true programs: bool, shape (n,)."""
+        return verified(self.prompts, self.completions, self.ended)
 
     @cached_property
     def exact(self) -> np.ndarray:
@@ -175,6 +175,11 @@ def induced(of: Completed) -> np.ndarray:
         alike = np.flatnonzero(names == name)
         solved[rows[alike]] = behaviour(ours.take(alike), calls) == behaviour(theirs.take(alike), calls)
     return solved
+
+
+def repaired(of: Completed) -> np.ndarray:
+    """The completion is verified, and the prompt leaves no NAN, whose arguments a definition could drop."""
+    return of.verified & ~leave_nan(of.prompts)
 
 
 def _has_form(of: Completed, form: re.Pattern[str]) -> np.ndarray:

@@ -16,10 +16,10 @@ import numpy as np
 from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
-from cadmus.model.verifying import drops
+from cadmus.model.verifying import drops, ignores
 from cadmus.programs import Programs, Samples
 from cadmus.templates.behaviour import DEFINITION, FRESH_INPUTS
-from cadmus.vm.compiled import execute
+from cadmus.vm.compiled import execute, leave_nan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +69,7 @@ def _before_a_definition(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Cut random programs near the middle, where the prompt is not true and the rest drops nothing.
+    """Cut random programs near the middle, where the prompt is not true and the rest repairs it.
 
     At most half of the prompts leave nothing, because any literal makes those true.
     """
@@ -77,10 +77,20 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     prefixes, row, length = programs.all_prefixes()
     outcome = execute(prefixes)
     fits = (length < programs.lengths[row]) & ~outcome.true & ~drops(programs.take(row).suffixes(length))
+    fits[fits] = ~leave_nan(prefixes.take(fits))
     row, length, empty = row[fits], length[fits], outcome.count[fits] == 0
     order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
     row, length, empty = row[order], length[order], empty[order]
-    first = np.flatnonzero(np.diff(row, prepend=-1))
+    found: list[np.ndarray] = []
+    places = np.arange(len(row))
+    while len(places):
+        # The best place of each program, then the second best of those whose rest drops a value there.
+        best = places[np.flatnonzero(np.diff(row[places], prepend=-1))]
+        tried = programs.take(row[best])
+        fair = ~ignores(tried.prefixes(length[best]), tried.suffixes(length[best]))
+        found.append(best[fair])
+        places = np.setdiff1d(places[~np.isin(row[places], row[best[fair]])], best)
+    first = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
     first = np.sort(np.concatenate([first[~empty[first]], first[empty[first]][: np.sum(~empty[first])]]))
     return row[first], length[first]
 
@@ -167,11 +177,11 @@ QUESTIONS: dict[str, Question] = {
     ),
     "random": Question(
         "random",
-        "near the middle, where the program is not true yet and the rest drops nothing",
+        "near the middle, where the program is not true yet but leaves no NAN, and the rest drops no value",
         "the completed program is true",
         "program",
         _where_not_true_yet,
-        lambda of: of.verified,
+        criteria.repaired,
         criteria.ANYTHING,
         open=True,
     ),

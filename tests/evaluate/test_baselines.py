@@ -16,6 +16,7 @@ from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grad
 from cadmus.evaluate.grading import Task, tasks_of
 from cadmus.evaluate.linear import Linear
 from cadmus.evaluate.questions import QUESTIONS
+from cadmus.model.completing import Completion
 from cadmus.programs import Programs, Samples
 from cadmus.vm.reference import run
 from tests.evaluate.samples import samples_of
@@ -158,8 +159,8 @@ def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypat
     assert (found > 0).any()
 
     def right(prompt: str, completion: str) -> bool:
-        program = prompt + completion
-        return len(program) <= 7 and run(program).true and "_" not in completion
+        verified = Completion(prompt, completion, True).verified
+        return len(prompt + completion) <= 7 and verified and None not in run(prompt).outputs
 
     for prompt, row in zip(prompts.to_strings(), found, strict=True):
         rights = [right(prompt, candidate) for candidate in candidates.to_strings()]

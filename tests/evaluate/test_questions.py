@@ -15,6 +15,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.evaluate.criteria import DEFINITION
 from cadmus.evaluate.grading import Task, grade, tasks_of
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
+from cadmus.model.completing import Completion
 from cadmus.programs import Programs
 from cadmus.templates.behaviour import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
@@ -187,7 +188,7 @@ RANDOM = ("random", "10", "!")
         (DOUBLE, r"\2*"),
         (LONG, r"\L3<!;"),
         (RANDOM, "!"),
-        (RANDOM, "1|"),
+        (RANDOM, "1=!"),
         (("random", "t0-'0", "+"), "'"),
     ],
 )
@@ -267,6 +268,10 @@ def test_an_answer_is_solved(asked: tuple[str, str, str], completion: str) -> No
         (DOUBLE, r"4f8=\2*;"),
         (DOUBLE, r"\2*;\u;"),
         (RANDOM, "!_1"),
+        # The value that the prompt leaves is swallowed.
+        (RANDOM, "1|"),
+        (("random", "4?B", "!"), r"\1;f"),
+        (("random", "560", "!"), r"\1;FF"),
     ],
 )
 def test_a_true_program_without_the_answer_is_not_solved(
@@ -356,14 +361,16 @@ def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:
     for program, length in list(zip(programs, task.prompt_length.tolist(), strict=True))[:500]:
         result = run(program[:length])
         assert not result.true
+        assert None not in result.outputs
         assert 0 < length < len(program)
-        assert "_" not in program[length:]
+        assert Completion(program[:length], program[length:], True).verified
         nearer = [
             cut
             for cut in range(1, len(program))
             if abs(2 * cut - len(program)) < abs(2 * length - len(program))
-            and "_" not in program[cut:]
-            and not run(program[:cut]).true
+            and not (found := run(program[:cut])).true
+            and None not in found.outputs
+            and Completion(program[:cut], program[cut:], True).verified
         ]
         # Prompts that leave something come first.
         assert not [cut for cut in nearer if run(program[:cut]).outputs or not result.outputs]
