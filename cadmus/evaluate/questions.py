@@ -62,10 +62,11 @@ def _before_a_comparator(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _before_a_definition(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out constant functions, which copy the value that is asked for."""
+    """Leave out long functions, and those that do not depend on an argument."""
     rows = np.flatnonzero(_definition_is_last(samples.programs))
-    rows = rows[criteria.varies(samples.programs.take(rows))]
-    return rows, samples.prompt_length[rows].astype(np.int64)
+    programs, length = samples.programs.take(rows), samples.prompt_length[rows].astype(np.int64)
+    fair = ~criteria.inlines(programs.prefixes(length), programs.suffixes(length)) & criteria.varies(programs)
+    return rows[fair], length[fair]
 
 
 def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -165,10 +166,11 @@ QUESTIONS: dict[str, Question] = {
     "subroutines": _asks_for_comparator("subroutines", about="function", cut=_before_a_comparator),
     "subroutines_definition": Question(
         "subroutines",
-        "before the last definition, after its call and the comparison, unless its value is constant",
-        "it is one definition, the comparison in the prompt holds, the program leaves one 1, and the value "
-        "of the definition depends on its arguments. One call leaves the function open: `\\A-V+;` solves "
-        "`AfV=`",
+        "before the last definition, after its call and the comparison, unless it is long or its value does "
+        "not depend on an argument",
+        "it is one definition, the comparison in the prompt holds, the program leaves one 1, the value of "
+        "the definition depends on each argument, and its body has fewer instructions than the prompt has "
+        "outside of definitions: `\\A-V+;`, which only copies from `AfV=`, is too long",
         "function",
         _before_a_definition,
         criteria.definition,

@@ -117,7 +117,7 @@ def test_equality_is_asked_twice() -> None:
 
 
 def test_subroutines_are_asked_one_question_by_their_form() -> None:
-    before_comparator, before_definition = r"\41-*;9f55*2+=", r"8f2=\3-E2>R;"
+    before_comparator, before_definition = r"\41-*;9f55*2+=", r"8f2=\4/;"
     samples = samples_of("subroutines", before_definition, before_comparator, prompt_length=[4, 13])
     assert [(task.name, *task.prompts.to_strings()) for task in tasks_of(samples)] == [
         ("subroutines", before_comparator[:13]),

@@ -151,7 +151,7 @@ REVERSED = ("advanced_sequences", "u1b2bV", "u2b1bY")
 DECORATED = ("apply_labels", r"\5>;u3b7bEm:", "u3b71:bY")
 LABEL_1 = ("apply_labels", r"\L1>;u1b2b3bf", "")
 LABEL_0 = ("apply_labels", r"\L1>;u1bf", "!")
-CALL = ("subroutines_definition", "8f2=", r"\3-E2>R;")
+CALL = ("subroutines_definition", "8f2=", r"\6-;")
 DOUBLE = ("complete_algorithm", "2f4=3f6=1f2=", r"\2*;")
 LONG = ("complete_algorithm", "u1b2b3bfu2b3bf!u1b2b3b4bf", r"\L2>;")
 SUM = ("basic_math", "34+7", "=")
@@ -179,8 +179,8 @@ RANDOM = ("random", "10", "!")
         (DECORATED, "u3b71:bY"),
         (LABEL_1, ""),
         (LABEL_0, "!"),
-        (CALL, r"\3-E2>R;"),
-        (CALL, r"\3-E2>R"),
+        (CALL, r"\4/"),
+        (CALL, r"\2n;;"),
         (CALL, r"\6-;"),
         (("subroutines_definition", "82F6=", "\\-;"), r"\x2-;"),
         (DOUBLE, r"\2*;"),
@@ -258,13 +258,18 @@ def test_an_answer_is_solved(asked: tuple[str, str, str], completion: str) -> No
         (LABEL_0, "!?"),
         # 8f is a sequence; its comparison is a sequence too.
         (CALL, r"\u;"),
-        (CALL, r"\3-E2>R;1"),
-        (CALL, r"1\3-E2>R;"),
-        (CALL, r"\3-E2>R;\u;"),
+        (CALL, r"\6-;1"),
+        (CALL, r"1\6-;"),
+        (CALL, r"\6-;\u;"),
         # The same for all arguments.
         (CALL, r"\2;"),
         (CALL, r"\0*2+;"),
         (("subroutines_definition", "82F6=", "\\-;"), r"\6;"),
+        # The first argument is lost.
+        (("subroutines_definition", "82F6=", "\\-;"), r"\4+;"),
+        # The text of the prompt, inlined.
+        (CALL, r"\8-2+;"),
+        (("subroutines_definition", "82F6=", "\\-;"), r"\+82+-6+;"),
         (DOUBLE, r"4f8=\2*;"),
         (DOUBLE, r"\2*;\u;"),
         (RANDOM, "!_1"),

@@ -4,7 +4,7 @@
 import { positions } from "./machine.js";
 
 const SINGLE = [..."0123456789tZ"];
-const PAIRS = ["00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1"];
+const FEW = [..."Z0259t"];
 const RUN = 3; // instructions in a row that an expression may not share with the one it equals
 // Values in place of a number, besides the other numbers on its stack, and in place of a sequence.
 const NUMBERS = ["0", "1"], SEQUENCES = ["0", "1", "u", "u0b", "u1b", "u9b"];
@@ -71,15 +71,22 @@ export function makeGrader({ instructions, patterns, calls }, machine) {
     );
   }
 
-  // Whether the value of the last subroutine depends on its arguments.
+  // Whether the body of a definition is long enough to hold the text of its prompt.
+  const inlines = (prompt, text) => positions(text)[1].flat().length >= positions(prompt)[0].length;
+
+  // Whether the value of the last subroutine depends on each of its arguments.
   function varies(program) {
     const bodies = positions(program)[1].map((body) => body.map((place) => program[place]).join(""));
     const last = bodies.length - 1;
     const two = "FG"[last];
-    const [call, given] = two && program.includes(two) ? [two, PAIRS] : ["fgh"[last] ?? "", SINGLE];
     const definitions = bodies.map((body) => `\\${body};`).join("");
-    const values = given.map((argument) => outputs(`${definitions}${argument}${call}`).at(-1)?.value ?? null);
-    return values.some((value) => value !== values[0]);
+    const value = (call) => outputs(definitions + call).at(-1)?.value ?? null;
+    const differ = (calls) => new Set(calls.map(value)).size > 1;
+    if (!two || !program.includes(two)) return differ(SINGLE.map((argument) => argument + ("fgh"[last] ?? "")));
+    return (
+      FEW.some((second) => differ(FEW.map((first) => first + second + two))) &&
+      FEW.some((first) => differ(FEW.map((second) => first + second + two)))
+    );
   }
 
   function agree(ours, theirs, name) {
@@ -91,7 +98,8 @@ export function makeGrader({ instructions, patterns, calls }, machine) {
     comparator: ({ same, text, reference }) => same && text === reference,
     equality: ({ same, text, program }) => same && isExpression(text.slice(0, -1)) && !copies(text.slice(0, -1), firstExpression(program)),
     answer: ({ same, text, reference }) => same && (["", "!"].includes(reference) ? text === reference : text !== "" && text !== "!"),
-    definition: ({ same, text, reference, full }) => same && (text === reference || varies(full)),
+    definition: ({ same, text, reference, full, task }) =>
+      same && !inlines(task.prompt, text) && (text === reference || varies(full)),
     anything: ({ verified }) => verified,
     induction: ({ same, text, reference, task }) => same && (text === reference || agree(text, reference, task.calls)),
   };
