@@ -164,10 +164,10 @@ class Verdict(Section):
     questions: Distinct[Question] = [
         "equality",
         "subroutines_definition",
-        "random",
         "complete_algorithm",
     ]
-    """questions that training programs are asked"""
+    """questions that training programs are asked; *random* is none by default, as little of its reward needs
+    execution"""
     prompts: Positive = 32
     """prompts per question and step, over all ranks"""
     samples: Annotated[Integer, Field(ge=2)] = 8

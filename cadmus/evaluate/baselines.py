@@ -20,6 +20,7 @@ from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.questions import things_asked
+from cadmus.evaluate.rewriting import rules
 from cadmus.programs import Programs, Samples, join, stack
 from cadmus.tools import generator, progress
 from cadmus.vm.compiled import verdicts
@@ -133,19 +134,32 @@ def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     return _within(task, Programs.from_strings(texts), dataset)
 
 
+def _rewrite(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
+    prompts = task.prompts.to_strings()
+    answers = [_within(task, Programs.from_strings(map(rule, prompts)), dataset) for rule in rules(task.name)]
+    every = np.arange(len(prompts))
+    solved = [
+        np.sum(task.question.solves(task.completed(every, completions, dataset)) & ended)
+        for completions, ended in answers
+    ]
+    return answers[int(np.argmax(solved))] if answers else None
+
+
 def _most_frequent(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
     return _always(frequent[0], task, dataset) if frequent else None
 
 
-def _linear(task: Task, learned: Learned, dataset: Dataset, operators_only: bool = False) -> Answers | None:
+def _linear(
+    task: Task, learned: Learned, dataset: Dataset, *, operators_only: bool = False, pairs: bool = False
+) -> Answers | None:
     # PyTorch, which tables do not need, is imported here.
     from cadmus.evaluate.linear import Linear
 
     prompts = learned.prompts[task.name]
     if not len(prompts) or (operators_only and task.question.solves is not comparator):
         return None
-    fitted = Linear(prompts, learned.completions[task.name], operators_only)
+    fitted = Linear(prompts, learned.completions[task.name], operators_only, pairs)
     return _within(task, fitted.complete(task.prompts), dataset)
 
 
@@ -199,8 +213,10 @@ BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "constant": _constant,
     "most_frequent": _most_frequent,
     "copy": _copy,
+    "rewrite": _rewrite,
     "operators": partial(_linear, operators_only=True),
     "linear": _linear,
+    "pairs": partial(_linear, pairs=True),
     "lookup": _lookup,
 }
 """The baselines of ``docs/grading.md``. They answer a task, or None where they are absent."""

@@ -17,7 +17,7 @@ from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs, join
 from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
-from cadmus.vm.compiled import execute, same_outputs
+from cadmus.vm.compiled import execute, leave_nan, same_outputs
 from cadmus.vm.values import NUMBER
 
 COMPARATOR = re.compile(r"[<=>]")
@@ -35,7 +35,8 @@ ANYTHING = re.compile(r".*")
 RUN = 3
 """Instructions in a row that an expression may not share with the one it equals."""
 _ONE_ARGUMENT = tuple("0123456789tZ")
-_TWO_ARGUMENTS = ("00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1")
+_FEW = "Z0259t"
+_TWO_ARGUMENTS = tuple(first + second for first in _FEW for second in _FEW)
 
 _INPUTS, _OUTPUTS = np.zeros(128, np.int64), np.zeros(128, np.int64)
 for _row in isa.INSTRUCTIONS:
@@ -88,8 +89,8 @@ class Completed:
 
     @cached_property
     def verified(self) -> np.ndarray:
-        """True programs whose completion ended and drops nothing: bool, shape (n,)."""
-        return verified(self.full, self.completions, self.ended)
+        """Completions that ended and drop no value, of true programs: bool, shape (n,)."""
+        return verified(self.prompts, self.completions, self.ended)
 
     @cached_property
     def exact(self) -> np.ndarray:
@@ -153,8 +154,8 @@ def written_answer(of: Completed) -> np.ndarray:
 
 
 def definition(of: Completed) -> np.ndarray:
-    """The completion is one definition that is not constant, and the comparison in the prompt holds."""
-    solved = of.same_outputs & _has_form(of, DEFINITION)
+    """The completion is a short definition that uses its arguments; the comparison in the prompt holds."""
+    solved = of.same_outputs & _has_form(of, DEFINITION) & ~inlines(of.prompts, of.completions)
     rows = np.flatnonzero(solved & ~of.exact)
     solved[rows] = varies(of.full.take(rows))
     return solved
@@ -177,27 +178,51 @@ def induced(of: Completed) -> np.ndarray:
     return solved
 
 
+def repaired(of: Completed) -> np.ndarray:
+    """The completion is verified, and the prompt leaves no NAN, whose arguments a definition could drop."""
+    return of.verified & ~leave_nan(of.prompts)
+
+
 def _has_form(of: Completed, form: re.Pattern[str]) -> np.ndarray:
     return np.array([form.fullmatch(text) is not None for text in of.texts], np.bool_)
 
 
-def varies(programs: Programs) -> np.ndarray:
-    """Tell whether the value of the last subroutine depends on its arguments: bool, shape (n,).
+def inlines(prompts: Programs, completions: Programs) -> np.ndarray:
+    r"""Tell which definitions are long enough to hold the text of their prompt: bool, shape (n,).
 
-    It is called with twelve arguments, or pairs of them if the program calls it with two.
+    ``\8-2+;`` needs no understanding of ``8f2=``: it undoes the argument and adds the value. A definition
+    like it has at least as many instructions as the prompt outside of definitions.
     """
-    fresh = []
-    for text in programs.to_strings():
+    pairs = zip(prompts.to_strings(), completions.to_strings(), strict=True)
+    parts = ((isa.split_definitions(prompt)[0], isa.split_definitions(text)[1]) for prompt, text in pairs)
+    return np.array([len("".join(bodies)) >= len(top) for top, bodies in parts], np.bool_)
+
+
+def varies(programs: Programs) -> np.ndarray:
+    """Tell whether the value of the last subroutine depends on each of its arguments: bool, shape (n,).
+
+    It is called with twelve arguments, or 36 pairs of them if the program calls it with two.
+    """
+    found = np.zeros(len(programs), np.bool_)
+    calls: dict[bool, list[tuple[int, str]]] = {False: [], True: []}
+    for row, text in enumerate(programs.to_strings()):
         bodies = isa.split_definitions(text)[1]
         last = slice(len(bodies) - 1, len(bodies))
         two = "FG"[last]
-        call, arguments = (two, _TWO_ARGUMENTS) if two and two in text else ("fgh"[last], _ONE_ARGUMENT)
+        has_two = bool(two) and two in text
         definitions = "".join(f"\\{body};" for body in bodies)
-        fresh += [f"{definitions}{given}{call}" for given in arguments]
-    outcome = execute(Programs.from_strings(fresh))
-    values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min)
-    by_program = values.reshape(-1, len(_ONE_ARGUMENT))
-    return (by_program != by_program[:, :1]).any(1)
+        calls[has_two] += [
+            (row, f"{definitions}{given}{two if has_two else 'fgh'[last]}")
+            for given in (_TWO_ARGUMENTS if has_two else _ONE_ARGUMENT)
+        ]
+    for has_two, shape in ((False, (-1, len(_ONE_ARGUMENT), 1)), (True, (-1, len(_FEW), len(_FEW)))):
+        rows = np.array([row for row, _ in calls[has_two]], np.int64)
+        outcome = execute(Programs.from_strings(text for _, text in calls[has_two]))
+        values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min).reshape(shape)
+        on_first = (values != values[:, :1]).any((1, 2))
+        on_second = (values != values[:, :, :1]).any((1, 2))
+        found[rows.reshape(shape)[:, 0, 0]] = on_first & (on_second | (not has_two))
+    return found
 
 
 def second_expressions(programs: Programs) -> np.ndarray:

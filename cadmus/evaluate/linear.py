@@ -1,7 +1,8 @@
 """Multinomial logistic regression from the tokens of a prompt to its completion: it executes nothing.
 
 A feature is a token at a place, counted from either end of the prompt, so that prompts of several lengths
-line up. A class is one of the most frequent completions. The regression is fitted by Adam without a penalty.
+line up, or also a pair of neighbours at a place. A class is one of the most frequent completions. The
+regression is fitted by Adam without a penalty.
 
 Shape suffixes: N prompts, P places, C classes.
 """
@@ -28,18 +29,23 @@ _LITERALS = np.array([row.group == "literals" for row in isa.INSTRUCTIONS])
 class Linear:
     """A regression fitted to the prompts and completions of training programs, at least one.
 
-    With ``operators_only``, all literals are one token, which leaves only the other instructions.
+    With ``operators_only``, all literals are one token, which leaves only the other instructions. ``pairs``
+    adds pairs of neighbours.
     """
 
-    def __init__(self, prompts: Programs, completions: Programs, operators_only: bool = False) -> None:
+    def __init__(
+        self, prompts: Programs, completions: Programs, operators_only: bool = False, pairs: bool = False
+    ) -> None:
         texts = completions.to_strings()
         self._classes = [text for text, _ in Counter(texts).most_common(CLASSES)]
         class_of = {text: number for number, text in enumerate(self._classes)}
         classes_N = torch.tensor([class_of.get(text, -1) for text in texts])
         kept = np.flatnonzero(classes_N >= 0)
         self._places = int(prompts.lengths.max(initial=1))
-        self._padding = 2 * self._places * isa.VOCABULARY_SIZE
-        self._operators_only = operators_only
+        self._operators_only, self._pairs = operators_only, pairs
+        found = np.unique(self._at_places(prompts.take(kept)))
+        self._known = found[found >= 0]
+        self._padding = len(self._known)
         self._weights_FC = torch.zeros(self._padding + 1, len(self._classes), requires_grad=True)
         self._intercepts_C = torch.zeros(len(self._classes), requires_grad=True)
         with one_thread():
@@ -67,13 +73,34 @@ class Linear:
         return bags_NC + self._intercepts_C
 
     def _features(self, prompts: Programs) -> torch.Tensor:
-        """Return the feature of each place, ``_padding`` beyond a prompt: int64, shape (n, 2 * places)."""
+        """Return the number of each feature, ``_padding`` for what a prompt has not: int64, shape (n, P)."""
+        features_NP = self._at_places(prompts)
+        row = np.minimum(np.searchsorted(self._known, features_NP), len(self._known) - 1)
+        return torch.from_numpy(np.where(self._known[row] == features_NP, row, self._padding))
+
+    def _at_places(self, prompts: Programs) -> np.ndarray:
+        """Return the tokens or pairs of tokens at each place, with the place; -1 beyond a prompt."""
         place = np.arange(self._places)
-        inside = place < prompts.lengths[:, None]
         features: list[np.ndarray] = []
-        for at in (prompts.offsets[:-1, None] + place, prompts.offsets[1:, None] - 1 - place):
-            tokens = TOKEN_OF_BYTE[prompts.data[np.where(inside, at, 0)]]
-            if self._operators_only:
-                tokens[_LITERALS[tokens]] = isa.TOKEN_ID["0"]
-            features.append(tokens + isa.VOCABULARY_SIZE * (place + self._places * len(features)))
-        return torch.from_numpy(np.where(np.tile(inside, 2), np.hstack(features), self._padding))
+        for starts, step in ((prompts.offsets[:-1], 1), (prompts.offsets[1:] - 1, -1)):
+            tokens = [
+                np.where(
+                    place + ahead < prompts.lengths[:, None],
+                    self._tokens(prompts, starts[:, None] + step * (place + ahead)),
+                    -1,
+                )
+                for ahead in range(self._pairs + 1)
+            ]
+            for token, *others in (tokens[:1], tokens)[: self._pairs + 1]:
+                of_place = place + self._places * len(features)
+                numbers = token
+                for other in others:
+                    numbers = np.where(other < 0, -1, numbers * isa.VOCABULARY_SIZE + other)
+                features.append(np.where(numbers < 0, -1, numbers + isa.VOCABULARY_SIZE**2 * of_place))
+        return np.hstack(features)
+
+    def _tokens(self, prompts: Programs, at: np.ndarray) -> np.ndarray:
+        tokens = TOKEN_OF_BYTE[prompts.data[np.clip(at, 0, len(prompts.data) - 1)]]
+        if self._operators_only:
+            tokens[_LITERALS[tokens]] = isa.TOKEN_ID["0"]
+        return tokens

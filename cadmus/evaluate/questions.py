@@ -16,10 +16,10 @@ import numpy as np
 from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
-from cadmus.model.verifying import drops
+from cadmus.model.verifying import drops, ignores
 from cadmus.programs import Programs, Samples
 from cadmus.templates.behaviour import DEFINITION, FRESH_INPUTS
-from cadmus.vm.compiled import execute
+from cadmus.vm.compiled import execute, leave_nan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,14 +62,15 @@ def _before_a_comparator(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _before_a_definition(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out constant functions, which copy the value that is asked for."""
+    """Leave out long functions, and those that do not depend on an argument."""
     rows = np.flatnonzero(_definition_is_last(samples.programs))
-    rows = rows[criteria.varies(samples.programs.take(rows))]
-    return rows, samples.prompt_length[rows].astype(np.int64)
+    programs, length = samples.programs.take(rows), samples.prompt_length[rows].astype(np.int64)
+    fair = ~criteria.inlines(programs.prefixes(length), programs.suffixes(length)) & criteria.varies(programs)
+    return rows[fair], length[fair]
 
 
 def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Cut random programs near the middle, where the prompt is not true and the rest drops nothing.
+    """Cut random programs near the middle, where the prompt is not true and the rest repairs it.
 
     At most half of the prompts leave nothing, because any literal makes those true.
     """
@@ -77,10 +78,20 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     prefixes, row, length = programs.all_prefixes()
     outcome = execute(prefixes)
     fits = (length < programs.lengths[row]) & ~outcome.true & ~drops(programs.take(row).suffixes(length))
+    fits[fits] = ~leave_nan(prefixes.take(fits))
     row, length, empty = row[fits], length[fits], outcome.count[fits] == 0
     order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
     row, length, empty = row[order], length[order], empty[order]
-    first = np.flatnonzero(np.diff(row, prepend=-1))
+    found: list[np.ndarray] = []
+    places = np.arange(len(row))
+    while len(places):
+        # The best place of each program, then the second best of those whose rest drops a value there.
+        best = places[np.flatnonzero(np.diff(row[places], prepend=-1))]
+        tried = programs.take(row[best])
+        fair = ~ignores(tried.prefixes(length[best]), tried.suffixes(length[best]))
+        found.append(best[fair])
+        places = np.setdiff1d(places[~np.isin(row[places], row[best[fair]])], best)
+    first = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
     first = np.sort(np.concatenate([first[~empty[first]], first[empty[first]][: np.sum(~empty[first])]]))
     return row[first], length[first]
 
@@ -155,10 +166,11 @@ QUESTIONS: dict[str, Question] = {
     "subroutines": _asks_for_comparator("subroutines", about="function", cut=_before_a_comparator),
     "subroutines_definition": Question(
         "subroutines",
-        "before the last definition, after its call and the comparison, unless its value is constant",
-        "it is one definition, the comparison in the prompt holds, the program leaves one 1, and the value "
-        "of the definition depends on its arguments. One call leaves the function open: `\\A-V+;` solves "
-        "`AfV=`",
+        "before the last definition, after its call and the comparison, unless it is long or its value does "
+        "not depend on an argument",
+        "it is one definition, the comparison in the prompt holds, the program leaves one 1, the value of "
+        "the definition depends on each argument, and its body has fewer instructions than the prompt has "
+        "outside of definitions: `\\A-V+;`, which only copies from `AfV=`, is too long",
         "function",
         _before_a_definition,
         criteria.definition,
@@ -167,11 +179,11 @@ QUESTIONS: dict[str, Question] = {
     ),
     "random": Question(
         "random",
-        "near the middle, where the program is not true yet and the rest drops nothing",
+        "near the middle, where the program is not true yet but leaves no NAN, and the rest drops no value",
         "the completed program is true",
         "program",
         _where_not_true_yet,
-        lambda of: of.verified,
+        criteria.repaired,
         criteria.ANYTHING,
         open=True,
     ),

@@ -55,8 +55,8 @@ class Completion:
     @cached_property
     def verified(self) -> bool:
         """True if the completion is verified."""
-        program, text = (Programs.from_strings([text]) for text in (self.program, self.text))
-        return bool(verified(program, text, np.array([self.ended]))[0])
+        prompt, text = (Programs.from_strings([text]) for text in (self.prefix, self.text))
+        return bool(verified(prompt, text, np.array([self.ended]))[0])
 
 
 def complete(

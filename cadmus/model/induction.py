@@ -16,7 +16,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model.verifying import verified
-from cadmus.programs import Programs, join
+from cadmus.programs import Programs
 from cadmus.templates.answers import NUMERAL_MAX, number_text
 from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
@@ -104,7 +104,8 @@ def votes(prompt: str, completions: Programs, ended: np.ndarray, dataset: Datase
 
     ``ended`` tells which completions ended: bool, shape (n,). ``dataset`` decides the fresh inputs.
     """
-    true = verified(join(prompt.encode(), completions), completions, ended)
+    prompts = Programs.from_strings([prompt] * len(completions))
+    true = verified(prompts, completions, ended)
     texts = completions.take(np.flatnonzero(true)).to_strings()
     texts = [text for text in texts if DEFINITION.fullmatch(text)]
     groups: dict[int, list[str]] = defaultdict(list)

@@ -1,17 +1,34 @@
-"""The lenient metric of docs/grading.md, which the VM can check without knowing the right answer."""
+r"""The lenient metric of docs/grading.md, which the VM can check without knowing the right answer.
+
+A completion is verified if the whole program is true, the completion ended and it drops no value. There are
+two ways to drop a value: the instruction ``_``, and a result that is the same whatever the value is, such as
+that of ``\1;f``, ``0*`` or ``1|``. The VM finds the latter: it executes the completion again with other
+values in place of each that the prompt leaves.
+"""
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.programs import Programs
+from cadmus.programs import Programs, join
 
 
-def verified(programs: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
-    """Tell which of n whole programs, with their completions, are verified: bool, shape (n,)."""
+def verified(prompts: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
+    """Tell which of n completions of prompts are verified: bool, shape (n,)."""
     # Numba takes half a second to import, and most commands do not verify.
     from cadmus.vm.compiled import verdicts
 
-    return verdicts(programs) & ended & ~drops(completions)
+    rows = np.flatnonzero(ended & ~drops(completions))
+    rows = rows[verdicts(join(prompts.take(rows), completions.take(rows)))]
+    found = np.zeros(len(ended), np.bool_)
+    found[rows] = ~ignores(prompts.take(rows), completions.take(rows))
+    return found
+
+
+def ignores(prompts: Programs, completions: Programs) -> np.ndarray:
+    """Tell which completions, all of true programs, ignore a value of their prompt: bool, shape (n,)."""
+    from cadmus.vm.compiled import ignore
+
+    return ignore(join(prompts, completions), prompts.lengths)
 
 
 def drops(completions: Programs) -> np.ndarray:

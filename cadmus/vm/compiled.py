@@ -32,6 +32,23 @@ def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
     return same
 
 
+def ignore(programs: Programs, cuts: np.ndarray) -> np.ndarray:
+    """Tell which true programs ignore a value that their first ``cuts`` (shape (n,)) instructions leave.
+
+    Bool, shape (n,); see :func:`cadmus.vm.kernel.find_ignored`.
+    """
+    ignored = np.empty(len(programs), np.bool_)
+    kernel.find_ignored(*_checked(programs), cuts.astype(np.int64), ignored)
+    return ignored
+
+
+def leave_nan(programs: Programs) -> np.ndarray:
+    """Tell which programs leave a NAN: bool, shape (n,)."""
+    bounds = offsets_of(execute(programs).count)
+    so_far = np.append(0, np.cumsum(execute(programs, bounds).kind == NAN))
+    return np.diff(so_far[bounds]) > 0
+
+
 def outputs(programs: Programs) -> list[list[Value]]:
     """Return all outputs of each program, as values of the reference VM."""
     bounds = offsets_of(execute(programs).count)
@@ -55,6 +72,22 @@ def execute(programs: Programs, rows: np.ndarray | None = None) -> Outcome:
     """
     if rows is None:
         rows = np.arange(len(programs) + 1, dtype=np.int64)
+    data, offsets = _checked(programs)
+    n = int(rows[-1])
+    outcome = Outcome(
+        true=np.empty(len(programs), np.bool_),
+        count=np.empty(len(programs), np.int32),
+        kind=np.zeros(n, np.uint8),
+        length=np.zeros(n, np.uint8),
+        values=np.zeros((n, isa.MAX_SEQUENCE_LENGTH), np.int32),
+        decorations=np.zeros((n, isa.MAX_SEQUENCE_LENGTH), np.uint8),
+    )
+    kernel.run_batch(data, offsets, rows, outcome)
+    return outcome
+
+
+def _checked(programs: Programs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the data and offsets of programs, which have known symbols only."""
     data = np.ascontiguousarray(programs.data).view()
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles separate code for writable arrays, so both are always read-only.
@@ -67,14 +100,4 @@ def execute(programs: Programs, rows: np.ndarray | None = None) -> Outcome:
             f"program {program}: unknown symbol {chr(data[position])!r} at position "
             f"{position - offsets[program] + 1}; `cadmus isa` lists the {isa.VOCABULARY_SIZE} instructions"
         )
-    n = int(rows[-1])
-    outcome = Outcome(
-        true=np.empty(len(programs), np.bool_),
-        count=np.empty(len(programs), np.int32),
-        kind=np.zeros(n, np.uint8),
-        length=np.zeros(n, np.uint8),
-        values=np.zeros((n, isa.MAX_SEQUENCE_LENGTH), np.int32),
-        decorations=np.zeros((n, isa.MAX_SEQUENCE_LENGTH), np.uint8),
-    )
-    kernel.run_batch(data, offsets, rows, outcome)
-    return outcome
+    return data, offsets

@@ -8,10 +8,31 @@ from cadmus.vm import opcodes as op
 from cadmus.vm.jit import jit
 from cadmus.vm.opcodes import BODIES, FAMILY, INPUTS, OUTPUTS, PUSHED, PUSHED_KIND, TOP_LEVEL
 from cadmus.vm.operations import INVALID, on_numbers, on_sequences, on_values
-from cadmus.vm.values import DECORATION_BITS, NAN, NUMBER, Outcome, all_true, any_nan, copy, is_true, store
+from cadmus.vm.values import (
+    DECORATION_BITS,
+    NAN,
+    NUMBER,
+    SEQUENCE,
+    Outcome,
+    all_true,
+    any_nan,
+    copy,
+    is_true,
+    put_number,
+    store,
+)
 
 _BASE = int(INPUTS.max())
 """Slot of the first value; the slots below are NAN and are read when inputs are missing."""
+
+_INSTEAD = np.array(
+    [
+        *((NUMBER, value << DECORATION_BITS) for value in (0, 1)),
+        (SEQUENCE, 0),
+        *((SEQUENCE + 1, value << DECORATION_BITS) for value in (0, 1, 9)),
+    ]
+)
+"""Shapes and first elements of values in place of others: numbers, and sequences of at most one element."""
 
 
 @jit
@@ -21,6 +42,88 @@ def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: 
     ``rows`` are int64 of shape (n + 1,): the last ``rows[i + 1] - rows[i]`` outputs of program i go to the
     rows from ``rows[i]`` of kind, length, values and decorations. Missing outputs stay NAN.
     """
+    stack, code, bodies, frames = _memory(offsets)
+    # Taking an array out of a tuple counts a reference, which is slow.
+    true, count = outcome.true, outcome.count
+    for i in range(len(offsets) - 1):
+        _read(data, offsets[i], offsets[i + 1], code, bodies)
+        top = _run(stack, code, bodies, frames, _BASE)
+        true[i] = all_true(stack, _BASE, top)
+        count[i] = top - _BASE
+        wanted = min(rows[i + 1] - rows[i], top - _BASE)
+        for k in range(wanted):
+            store(stack, top - wanted + k, outcome, rows[i] + k)
+
+
+@jit
+def find_ignored(data: np.ndarray, offsets: np.ndarray, cuts: np.ndarray, ignored: np.ndarray) -> None:
+    """Tell which of n true programs ignore a value that their first ``cuts[i]`` instructions leave.
+
+    A value is ignored if with no other in its place the rest leaves other outputs without a NAN. ``ignored``
+    is bool, shape (n,).
+    """
+    stack, code, bodies, frames = _memory(offsets)
+    at_cut, outputs = np.empty_like(stack), np.empty_like(stack)
+    for i in range(len(offsets) - 1):
+        _read(data, offsets[i], offsets[i] + cuts[i], code, bodies)
+        cut = bodies[TOP_LEVEL, 1]
+        # Both parts have all definitions: each may call what the other defines.
+        _read(data, offsets[i], offsets[i + 1], code, bodies)
+        stop = bodies[TOP_LEVEL, 1]
+        bodies[TOP_LEVEL, 1] = cut
+        top = _run(stack, code, bodies, frames, _BASE)
+        at_cut[_BASE:top] = stack[_BASE:top]
+        bodies[TOP_LEVEL, 0], bodies[TOP_LEVEL, 1] = cut, stop
+        end = _run(stack, code, bodies, frames, top)
+        outputs[_BASE:end] = stack[_BASE:end]
+        ignored[i] = False
+        for slot in range(_BASE, top):
+            changed = False
+            tried = 0
+            while not changed and tried < len(_INSTEAD) + top:
+                stack[_BASE:top] = at_cut[_BASE:top]
+                if _replace(stack, slot, tried, at_cut):
+                    _run(stack, code, bodies, frames, top)
+                    changed = not any_nan(stack, _BASE, end) and not _same(stack, outputs, end)
+                tried += 1
+            ignored[i] |= not changed
+
+
+@jit
+def _replace(stack: np.ndarray, slot: int, number: int, values: np.ndarray) -> bool:
+    """Put another value into a slot and return True, or False if there is none of this number.
+
+    A number becomes a number: 0, 1 or a value in ``values``. A sequence becomes any of :data:`_INSTEAD`.
+    """
+    is_sequence = stack[slot, 0] >= SEQUENCE
+    if number < len(_INSTEAD):
+        if not is_sequence and _INSTEAD[number, 0] >= SEQUENCE:
+            return False
+        stack[slot, :2] = _INSTEAD[number]
+        return True
+    other = number - len(_INSTEAD)
+    if is_sequence or other < _BASE or values[other, 0] != NUMBER:
+        return False
+    put_number(stack, slot, values[other, 1])
+    return True
+
+
+@jit
+def _same(stack: np.ndarray, outputs: np.ndarray, end: int) -> bool:
+    """Return whether two stacks have the same values below the slot ``end``."""
+    for slot in range(_BASE, end):
+        shape = stack[slot, 0]
+        if shape != outputs[slot, 0]:
+            return False
+        for k in range(1, 1 + (1 if shape == NUMBER else shape - SEQUENCE)):
+            if stack[slot, k] != outputs[slot, k]:
+                return False
+    return True
+
+
+@jit
+def _memory(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the stack, code, bodies and frames for programs."""
     longest = 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
@@ -34,16 +137,7 @@ def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: 
     # One more row takes the bodies that no instruction reaches.
     bodies = np.empty((BODIES + 1, 2), np.int64)
     frames = np.empty(isa.MAX_CALL_DEPTH + 1, calls.FRAME)
-    # Taking an array out of a tuple counts a reference, which is slow.
-    true, count = outcome.true, outcome.count
-    for i in range(len(offsets) - 1):
-        _read(data, offsets[i], offsets[i + 1], code, bodies)
-        top = _run(stack, code, bodies, frames)
-        true[i] = all_true(stack, _BASE, top)
-        count[i] = top - _BASE
-        wanted = min(rows[i + 1] - rows[i], top - _BASE)
-        for k in range(wanted):
-            store(stack, top - wanted + k, outcome, rows[i] + k)
+    return stack, code, bodies, frames
 
 
 @jit
@@ -77,9 +171,9 @@ def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.
 
 
 @jit
-def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.ndarray) -> int:
-    """Execute the program that was read; return the slot above its outputs."""
-    base = top = _BASE
+def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.ndarray, top: int) -> int:
+    """Execute the program that was read on the values below ``top``; return the slot above its outputs."""
+    base = _BASE
     depth = executed_in_calls = 0
     position, stop = bodies[TOP_LEVEL]
     while True:

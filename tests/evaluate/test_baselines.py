@@ -17,6 +17,7 @@ from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grad
 from cadmus.evaluate.grading import Task, tasks_of
 from cadmus.evaluate.linear import Linear
 from cadmus.evaluate.questions import QUESTIONS
+from cadmus.model.completing import Completion
 from cadmus.programs import Programs, Samples
 from cadmus.vm.reference import run
 from tests.evaluate.samples import samples_of
@@ -77,7 +78,7 @@ def test_what_the_training_set_asks_about_too(monkeypatch) -> None:
     test = [
         samples_of("less_greater", "34+9<", "12<", "56<", "9t1+<", prompt_length=[4, 2, 2, 4]),
         samples_of("basic_sequences", "u1b2b3b0@1=", "u7bL1=", prompt_length=[9, 4]),
-        samples_of("subroutines", r"\41-*;9f27=", r"8f2=\3-E2>R;", prompt_length=[10, 4]),
+        samples_of("subroutines", r"\41-*;9f27=", r"8f2=\4/;", prompt_length=[10, 4]),
         samples_of("complete_algorithm", r"2f4=3f6=\2*;", r"2f3=3f4=\1+;", prompt_length=[8, 8]),
     ]
     train = [
@@ -85,7 +86,7 @@ def test_what_the_training_set_asks_about_too(monkeypatch) -> None:
         samples_of("less_greater", "934+>", "13<", "9t1-<", prompt_length=[4, 2, 4]),
         samples_of("basic_sequences", "u1b2b3bL3=", "u7b1bL2=", prompt_length=[8, 6]),
         # The same function in the other form.
-        samples_of("subroutines", r"\3-E2>R;9f3=", r"5f15=\41-*;", prompt_length=[11, 5]),
+        samples_of("subroutines", r"\4/;9f3=", r"5f15=\41-*;", prompt_length=[7, 5]),
         # The same pair as in less_greater is not the same question.
         samples_of("basic_math", "12<", prompt_length=2),
         samples_of("complete_algorithm", r"5f6=9ft=\1+;", prompt_length=8),
@@ -94,7 +95,7 @@ def test_what_the_training_set_asks_about_too(monkeypatch) -> None:
     assert found == {
         "less_greater": {"34+ 9"},
         "subroutines": {r"\41-*;"},
-        "subroutines_definition": {r"\3-E2>R;"},
+        "subroutines_definition": {r"\4/;"},
         "basic_sequences": {"u1b2b3b"},
         "complete_algorithm": {r"\1+;"},
     }
@@ -123,7 +124,7 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
     others = {policy for question, policy in rows if question != "less_greater"}
     assert others == {"ends_at_once", "constant", "copy"}
     absent = {*BASELINES} - {policy for question, policy in rows if question == "less_greater"}
-    assert absent == {"lookup", "copy"}
+    assert absent == {"lookup", "copy", "rewrite"}
 
 
 def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(monkeypatch) -> None:
@@ -159,8 +160,8 @@ def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypat
     assert (found > 0).any()
 
     def right(prompt: str, completion: str) -> bool:
-        program = prompt + completion
-        return len(program) <= 7 and run(program).true and "_" not in completion
+        verified = Completion(prompt, completion, True).verified
+        return len(prompt + completion) <= 7 and verified and None not in run(prompt).outputs
 
     for prompt, row in zip(prompts.to_strings(), found, strict=True):
         rights = [right(prompt, candidate) for candidate in candidates.to_strings()]
@@ -180,6 +181,11 @@ def test_the_linear_baseline_reads_tokens_by_place() -> None:
     assert fitted.complete(Programs.from_strings(["1" * 20 + "+1", "77"])).to_strings() == ["<", ">="]
     digits = prompts.take(np.flatnonzero([text[-1].isdigit() for text in texts]))
     parity = ["=" if text[-1] in "02468" else "<" for text in digits.to_strings()]
+    # A pair of neighbours decides, which no place does alone.
+    matched = ["=" if (text[0] in "02468") == (text[1] in "+*02468") else "<" for text in texts]
+    for pairs, least, most in ((True, 0.95, 1), (False, 0.4, 0.75)):
+        ours = Linear(prompts, Programs.from_strings(matched), pairs=pairs).complete(prompts).to_strings()
+        assert least <= np.mean(np.array(ours) == matched) <= most
     for operators_only, least, most in ((False, 1, 1), (True, 0.4, 0.7)):
         ours = Linear(digits, Programs.from_strings(parity), operators_only).complete(digits).to_strings()
         assert least <= np.mean(np.array(ours) == parity) <= most
@@ -190,7 +196,7 @@ def test_answers_are_cut_off_at_the_maximum_length(monkeypatch) -> None:
     train = samples_of("less_greater", "12<", prompt_length=2)
     tasks = tasks_of(test)
     graded = grade_baselines(tasks, learned(monkeypatch, tasks, train), Dataset(max_length=6))
-    for policy in ("constant", "most_frequent", "linear", "operators"):
+    for policy in ("constant", "most_frequent", "linear", "pairs", "operators"):
         assert graded.filter(policy=policy)["ended"].to_list() == [False, True]
 
 
@@ -217,7 +223,14 @@ def test_learning_reads_the_training_split_alone(tmp_path) -> None:
     answered = graded.group_by("policy").agg(pl.len()).rows()
     everyone = sum(len(task.programs) for task in tasks)
     comparisons = sum(len(task.programs) for task in tasks if task.name in COMPARISONS)
-    less = {"operators": comparisons, **dict.fromkeys(("copy", "lookup"), everyone - comparisons)}
+    rewritten = sum(
+        len(task.programs) for task in tasks if task.name in {"equality", "subroutines_definition"}
+    )
+    less = {
+        "operators": comparisons,
+        "rewrite": rewritten,
+        **dict.fromkeys(("copy", "lookup"), everyone - comparisons),
+    }
     assert dict(answered) == {**dict.fromkeys(BASELINES, everyone), **less}
     accuracy = dict(
         graded.filter(question="equality_comparator").group_by("policy").agg(pl.col("solved").mean()).rows()

@@ -117,7 +117,7 @@ def test_equality_is_asked_twice() -> None:
 
 
 def test_subroutines_are_asked_one_question_by_their_form() -> None:
-    before_comparator, before_definition = r"\41-*;9f55*2+=", r"8f2=\3-E2>R;"
+    before_comparator, before_definition = r"\41-*;9f55*2+=", r"8f2=\4/;"
     samples = samples_of("subroutines", before_definition, before_comparator, prompt_length=[4, 13])
     assert [(task.name, *task.prompts.to_strings()) for task in tasks_of(samples)] == [
         ("subroutines", before_comparator[:13]),
@@ -127,11 +127,11 @@ def test_subroutines_are_asked_one_question_by_their_form() -> None:
 
 def test_random_programs_without_a_fair_prompt_are_not_asked() -> None:
     # True after every instruction; dropping; not true after "10"; a prompt that leaves nothing, one of two.
-    programs = ["123", "10_", "1030!xx", "uu", r"\0;1"]
+    programs = ["123", "10_", "103+3=", "uu", r"\0;1"]
     samples = samples_of("random", *programs, prompt_length=1)
     (task,) = tasks_of(samples)
     assert dict(zip(task.programs.to_strings(), task.prompts.to_strings(), strict=True)) == {
-        "1030!xx": "103",
+        "103+3=": "103",
         r"\0;1": r"\0",
     }
     # At most as many prompts leave nothing as leave something.

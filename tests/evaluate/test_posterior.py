@@ -7,10 +7,12 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import Defect
 from cadmus.evaluate.criteria import Completed, induced
-from cadmus.evaluate.posterior import credence, posterior, surprise
+from cadmus.evaluate.posterior import _behaviour, _that_fit, best_possible, credence, posterior, surprise
 from cadmus.programs import Programs, join
+from cadmus.templates import complete_algorithm
 from cadmus.templates.behaviour import places
 from cadmus.templates.complete_algorithm import kind_of
+from cadmus.templates.grammar import Grammar
 
 COUNT = 400
 
@@ -98,6 +100,52 @@ def test_functions_that_a_rule_keeps_out_are_possible_in_ood_alone():
             of = posterior(prompt, ruled, split)
             programs = join(prompt.encode(), of.definitions)
             assert (places(programs) < 0.3).any() == kept
+
+
+@pytest.fixture
+def few_functions(monkeypatch):
+    """Replace the functions that calculate a number by n + 1, n + 2 and 2n, of unequal probability."""
+    grammar = Grammar((Grammar(("1",), ("1",), ("1",), ("2",)), "+"), ("2", "*"))
+    kinds = list(complete_algorithm.KINDS)
+    kinds[3] = (2, grammar, "calculate")
+    monkeypatch.setattr(complete_algorithm, "KINDS", tuple(kinds))
+    monkeypatch.setattr("cadmus.evaluate.posterior.KINDS", tuple(kinds))
+    for cached in (_that_fit, _behaviour):
+        cached.cache_clear()
+    yield
+    for cached in (_that_fit, _behaviour):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        # n + 1 has the probability 3/8, n + 2 has 1/8 and 2n has 4/8.
+        ("1f2=", {r"\1+;": 3 / 7, r"\2*;": 4 / 7}),
+        ("2f4=", {r"\2+;": 1 / 5, r"\2*;": 4 / 5}),
+        ("1f2=3f4=", {r"\1+;": 1}),
+        ("2f4=3f6=", {r"\2*;": 1}),
+    ],
+)
+@pytest.mark.usefixtures("few_functions")
+def test_the_posterior_has_the_ratios_of_the_grammar(prompt, expected):
+    of = posterior(prompt, Dataset())
+    found = dict(zip(of.definitions.to_strings(), of.probability.tolist(), strict=True))
+    assert found == pytest.approx(expected)
+    best = best_possible(Programs.from_strings([prompt]), Dataset(), "test")
+    assert best.tolist() == pytest.approx([max(expected.values())])
+
+
+def test_functions_that_make_a_program_too_long_are_impossible():
+    prompt = "3f5=4f6="
+    every = posterior(prompt, Dataset())
+    limit = len(prompt) + int(every.definitions.lengths.min())
+    short = posterior(prompt, Dataset(max_length=limit))
+    fits = every.definitions.lengths + len(prompt) <= limit
+    assert 0 < fits.sum() < len(fits)
+    assert short.definitions.to_strings() == every.definitions.take(fits).to_strings()
+    ratios = every.probability[fits] / every.probability[fits].sum()
+    assert short.probability == pytest.approx(ratios)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.evaluate.criteria import DEFINITION
 from cadmus.evaluate.grading import Task, grade, tasks_of
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
+from cadmus.model.completing import Completion
 from cadmus.programs import Programs
 from cadmus.templates.behaviour import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
@@ -150,7 +151,7 @@ REVERSED = ("advanced_sequences", "u1b2bV", "u2b1bY")
 DECORATED = ("apply_labels", r"\5>;u3b7bEm:", "u3b71:bY")
 LABEL_1 = ("apply_labels", r"\L1>;u1b2b3bf", "")
 LABEL_0 = ("apply_labels", r"\L1>;u1bf", "!")
-CALL = ("subroutines_definition", "8f2=", r"\3-E2>R;")
+CALL = ("subroutines_definition", "8f2=", r"\6-;")
 DOUBLE = ("complete_algorithm", "2f4=3f6=1f2=", r"\2*;")
 LONG = ("complete_algorithm", "u1b2b3bfu2b3bf!u1b2b3b4bf", r"\L2>;")
 SUM = ("basic_math", "34+7", "=")
@@ -178,8 +179,8 @@ RANDOM = ("random", "10", "!")
         (DECORATED, "u3b71:bY"),
         (LABEL_1, ""),
         (LABEL_0, "!"),
-        (CALL, r"\3-E2>R;"),
-        (CALL, r"\3-E2>R"),
+        (CALL, r"\4/"),
+        (CALL, r"\2n;;"),
         (CALL, r"\6-;"),
         (("subroutines_definition", "82F6=", "\\-;"), r"\x2-;"),
         (DOUBLE, r"\2*;"),
@@ -187,7 +188,7 @@ RANDOM = ("random", "10", "!")
         (DOUBLE, r"\2*"),
         (LONG, r"\L3<!;"),
         (RANDOM, "!"),
-        (RANDOM, "1|"),
+        (RANDOM, "1=!"),
         (("random", "t0-'0", "+"), "'"),
     ],
 )
@@ -257,16 +258,25 @@ def test_an_answer_is_solved(asked: tuple[str, str, str], completion: str) -> No
         (LABEL_0, "!?"),
         # 8f is a sequence; its comparison is a sequence too.
         (CALL, r"\u;"),
-        (CALL, r"\3-E2>R;1"),
-        (CALL, r"1\3-E2>R;"),
-        (CALL, r"\3-E2>R;\u;"),
+        (CALL, r"\6-;1"),
+        (CALL, r"1\6-;"),
+        (CALL, r"\6-;\u;"),
         # The same for all arguments.
         (CALL, r"\2;"),
         (CALL, r"\0*2+;"),
         (("subroutines_definition", "82F6=", "\\-;"), r"\6;"),
+        # The first argument is lost.
+        (("subroutines_definition", "82F6=", "\\-;"), r"\4+;"),
+        # The text of the prompt, inlined.
+        (CALL, r"\8-2+;"),
+        (("subroutines_definition", "82F6=", "\\-;"), r"\+82+-6+;"),
         (DOUBLE, r"4f8=\2*;"),
         (DOUBLE, r"\2*;\u;"),
         (RANDOM, "!_1"),
+        # The value that the prompt leaves is swallowed.
+        (RANDOM, "1|"),
+        (("random", "4?B", "!"), r"\1;f"),
+        (("random", "560", "!"), r"\1;FF"),
     ],
 )
 def test_a_true_program_without_the_answer_is_not_solved(
@@ -356,14 +366,16 @@ def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:
     for program, length in list(zip(programs, task.prompt_length.tolist(), strict=True))[:500]:
         result = run(program[:length])
         assert not result.true
+        assert None not in result.outputs
         assert 0 < length < len(program)
-        assert "_" not in program[length:]
+        assert Completion(program[:length], program[length:], True).verified
         nearer = [
             cut
             for cut in range(1, len(program))
             if abs(2 * cut - len(program)) < abs(2 * length - len(program))
-            and "_" not in program[cut:]
-            and not run(program[:cut]).true
+            and not (found := run(program[:cut])).true
+            and None not in found.outputs
+            and Completion(program[:cut], program[cut:], True).verified
         ]
         # Prompts that leave something come first.
         assert not [cut for cut in nearer if run(program[:cut]).outputs or not result.outputs]

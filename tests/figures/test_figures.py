@@ -15,6 +15,7 @@ from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
+from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
@@ -279,6 +280,12 @@ def legend(figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+def points(axes, label: str) -> list[tuple[float, float]]:
+    """Return the points of the lines of a label: x and y."""
+    lines = (line for line in axes.lines if line.get_label() == label)
+    return [point for line in lines for point in zip(*line.get_data(), strict=True)]
+
+
 def of_kind(kind: str) -> list[str]:
     return [figure.name for figure in figures().values() if figure.kind == kind]
 
@@ -421,6 +428,50 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert (after.get_ydata() > before.get_ydata()).all()
     many = samples().with_columns(samples=pl.lit(1000), agreed=pl.lit(None, pl.List(pl.Float64)))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
+
+
+def test_accuracy_by_length_draws_its_data() -> None:
+    rows = accuracy_by_length.data(completions()).filter(pl.col("programs") >= 20)
+    figure = accuracy_by_length.draw(completions())
+    drawn = 0
+    for axes in figure.axes:
+        of_panel = rows.filter(pl.col("question").map_elements(title, pl.String) == axes.get_title())
+        of_model = pl.col("policy") == "model"
+        for label, shown in (("model, solved", of_model), ("best baseline", ~of_model)):
+            expected = of_panel.filter(shown, metric="solved")
+            middle = (expected["shortest"] + expected["longest"]) / 2
+            assert points(axes, label) == list(zip(middle, expected["accuracy"], strict=True))
+            drawn += len(expected)
+    assert drawn > 20
+
+
+def test_accuracy_by_distance_draws_its_data() -> None:
+    results = grid(-10, 10, empty=False)
+    rows = accuracy_by_distance.data(results)
+    (axes,) = accuracy_by_distance.draw(results).axes
+    drawn = 0
+    for region in set(rows["region"]) - {"inside"}:
+        expected = rows.filter(region=region)
+        middle = (expected["first"] + expected["last"]) / 2
+        assert points(axes, REGIONS[region]) == list(zip(middle, expected["accuracy"], strict=True))
+        assert set(zip(middle, expected["baseline"], strict=True)) <= set(points(axes, "best baseline"))
+        drawn += len(expected)
+    assert drawn > 4
+
+
+def test_memory_draws_its_data() -> None:
+    rows = near_duplicates.data(completions()).filter(policy="model")
+    (axes,) = near_duplicates.draw(completions()).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [title(name) for name in reversed(rows["question"].unique(maintain_order=True))]
+    # Error bars: the container has the label, its first line the points.
+    for container in axes.containers:
+        seen = int(container.get_label() == "asked about in training")
+        x, y = container.lines[0].get_data()
+        drawn = {names[round(place)]: float(value) for value, place in zip(x, y, strict=True)}
+        of_seen = rows.filter(seen=seen).select("question", "accuracy").rows()
+        assert drawn == {title(name): accuracy for name, accuracy in of_seen}
+    assert len(axes.containers) == 2
 
 
 def test_induction_has_a_row_of_panels_for_each_split() -> None:

@@ -1,12 +1,27 @@
-// Whether a completion solves its task, as cadmus/evaluate/criteria.py decides it; tests grade the same completions.
+// Whether a completion solves its task, as cadmus/evaluate/criteria.py and cadmus/model/verifying.py decide it; tests
+// grade the same completions.
 
 import { positions } from "./machine.js";
 
 const SINGLE = [..."0123456789tZ"];
-const PAIRS = ["00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1"];
+const FEW = [..."Z0259t"];
 const RUN = 3; // instructions in a row that an expression may not share with the one it equals
+// Values in place of a number, besides the other numbers on its stack, and in place of a sequence.
+const NUMBERS = ["0", "1"], SEQUENCES = ["0", "1", "u", "u0b", "u1b", "u9b"];
 
 const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+// Instructions that leave an integer: Horner's rule, by subtraction if it is negative.
+function digits(value) {
+  const operator = value < 0 ? "-" : "+";
+  return [...String(Math.abs(value))].reduce((text, digit) => `${text}t*${digit}${operator}`, "0");
+}
+
+// Instructions that leave a value, which is not NAN.
+function written(value) {
+  if (Array.isArray(value)) return `u${value.map((each) => `${written(each)}b`).join("")}`;
+  return digits(value.value) + (value.decoration ? `${value.decoration}:` : "");
+}
 
 export function makeGrader({ instructions, patterns, calls }, machine) {
   const rows = Object.fromEntries(instructions.map((row) => [row.symbol, row]));
@@ -38,15 +53,40 @@ export function makeGrader({ instructions, patterns, calls }, machine) {
     return [...first].filter((symbol) => SINGLE.includes(symbol)).every((symbol) => count(second, symbol) >= count(first, symbol));
   }
 
-  // Whether the value of the last subroutine depends on its arguments.
+  // Whether a value of the prompt is ignored: no other in its place changes what the program leaves.
+  function ignores(prompt, program, left) {
+    const [top, bodies] = positions(program);
+    const read = (places) => places.map((place) => program[place]).join("");
+    const cut = positions(prompt)[0].length;
+    const definitions = bodies.map((body) => `\\${read(body)};`).join("");
+    const stack = outputs(read(top.slice(0, cut)) + definitions);
+    const texts = stack.map(written);
+    const numbers = texts.filter((_, place) => !Array.isArray(stack[place]));
+    return stack.some((value, place) =>
+      (Array.isArray(value) ? SEQUENCES : [...NUMBERS, ...numbers]).every((other) => {
+        const start = texts.map((text, k) => (k === place ? other : text)).join("");
+        const changed = outputs(start + read(top.slice(cut)) + definitions);
+        return changed.includes(null) || equal(changed, left);
+      }),
+    );
+  }
+
+  // Whether the body of a definition is long enough to hold the text of its prompt.
+  const inlines = (prompt, text) => positions(text)[1].flat().length >= positions(prompt)[0].length;
+
+  // Whether the value of the last subroutine depends on each of its arguments.
   function varies(program) {
     const bodies = positions(program)[1].map((body) => body.map((place) => program[place]).join(""));
     const last = bodies.length - 1;
     const two = "FG"[last];
-    const [call, given] = two && program.includes(two) ? [two, PAIRS] : ["fgh"[last] ?? "", SINGLE];
     const definitions = bodies.map((body) => `\\${body};`).join("");
-    const values = given.map((argument) => outputs(`${definitions}${argument}${call}`).at(-1)?.value ?? null);
-    return values.some((value) => value !== values[0]);
+    const value = (call) => outputs(definitions + call).at(-1)?.value ?? null;
+    const differ = (calls) => new Set(calls.map(value)).size > 1;
+    if (!two || !program.includes(two)) return differ(SINGLE.map((argument) => argument + ("fgh"[last] ?? "")));
+    return (
+      FEW.some((second) => differ(FEW.map((first) => first + second + two))) &&
+      FEW.some((first) => differ(FEW.map((second) => first + second + two)))
+    );
   }
 
   function agree(ours, theirs, name) {
@@ -58,7 +98,8 @@ export function makeGrader({ instructions, patterns, calls }, machine) {
     comparator: ({ same, text, reference }) => same && text === reference,
     equality: ({ same, text, program }) => same && isExpression(text.slice(0, -1)) && !copies(text.slice(0, -1), firstExpression(program)),
     answer: ({ same, text, reference }) => same && (["", "!"].includes(reference) ? text === reference : text !== "" && text !== "!"),
-    definition: ({ same, text, reference, full }) => same && (text === reference || varies(full)),
+    definition: ({ same, text, reference, full, task }) =>
+      same && !inlines(task.prompt, text) && (text === reference || varies(full)),
     anything: ({ verified }) => verified,
     induction: ({ same, text, reference, task }) => same && (text === reference || agree(text, reference, task.calls)),
   };
@@ -67,7 +108,7 @@ export function makeGrader({ instructions, patterns, calls }, machine) {
     const { prompt, reference, form } = task;
     const full = prompt + text;
     const { outputs: left, true: isTrue } = machine.trace(full);
-    const verified = isTrue && ended && !text.includes("_");
+    const verified = isTrue && ended && !text.includes("_") && !ignores(prompt, full, left);
     const same = verified && equal(left, outputs(prompt + reference));
     return forms[form].test(text) && solves[form]({ task, text, reference, full, same, verified, program: prompt + reference });
   };

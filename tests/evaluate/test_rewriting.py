@@ -1,0 +1,81 @@
+"""Rules that rewrite prompts without executing them."""
+
+import numpy as np
+import pytest
+
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.evaluate.criteria import copies, is_expression
+from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.questions import QUESTIONS
+from cadmus.evaluate.rewriting import rules
+from cadmus.programs import Programs
+from cadmus.vm.reference import run
+
+DATASET = Dataset(eval_fraction=0.49)
+
+
+def task_of(question: str) -> Task:
+    template = QUESTIONS[question].template
+    samples = sample(DATASET, 1, template, "test", 0, 2_000)
+    samples.template = np.full(len(samples), template, object)
+    return next(task for task in tasks_of(samples) if task.name == question)
+
+
+def solved(question: str) -> list[float]:
+    task = task_of(question)
+    prompts = task.prompts.to_strings()
+    texts = [Programs.from_strings(map(rule, prompts)) for rule in rules(question)]
+    every = np.arange(len(prompts))
+    return [float(task.question.solves(task.completed(every, each, DATASET)).mean()) for each in texts]
+
+
+def test_rewritten_expressions_have_the_same_value() -> None:
+    (rule,) = rules("equality")
+    prompts = task_of("equality").prompts.to_strings()
+    for prompt in prompts[:500]:
+        text = rule(prompt)[:-1]
+        assert is_expression(text)
+        assert run(text).outputs == run(prompt).outputs, (prompt, text)
+        assert len(text) <= len(prompt)
+    assert np.mean([copies(rule(prompt)[:-1], prompt) for prompt in prompts]) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("question", "least", "most"),
+    [("equality", 0.75, 0.88), ("subroutines_definition", 0.1, 0.4), ("random", 0.9, 1)],
+)
+def test_how_much_rules_solve(question: str, least: float, most: float) -> None:
+    """The best of them is a baseline; a definition that copies its prompt is too long."""
+    assert least <= max(solved(question)) <= most
+
+
+def test_definitions_have_the_argument_and_the_value_of_the_call() -> None:
+    inlined = rules("subroutines_definition")[0]
+    prompts = [
+        "8f2=",
+        "12+f55*2+=",
+        r"\2*;3fg7=",
+        "46F9=",
+        r"\3+g;8f2=",
+        r"\2*;3f4g+9=",
+        r"\2*;3f4g-9=",
+        "5=",
+    ]
+    expected = [
+        r"\8-2+;",
+        r"\12+-55*2++;",
+        r"\3f-7+;",
+        r"\6-9+;",
+        r"\83+-2+;",
+        r"\4-93f-+;",
+        r"\4-3f9-+;",
+        r"\-+;",
+    ]
+    assert [inlined(prompt) for prompt in prompts] == expected
+    for prompt, text in zip(prompts[:-1], expected, strict=False):
+        assert run(prompt + text).true
+
+
+def test_other_questions_have_no_rules() -> None:
+    assert {name for name in QUESTIONS if rules(name)} == {"equality", "subroutines_definition", "random"}
