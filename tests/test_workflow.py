@@ -19,6 +19,7 @@ from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset.shards import plan
 from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.comparisons import OUTSIDE
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
@@ -128,7 +129,7 @@ def test_the_experiments_are_complete(results):
     assert set(curve["metric"]) == {"solved", "fits", "exact", "next_token", "verified"}
     grid = pl.read_parquet(results / "experiments/grid.parquet")
     assert len(grid.filter(~pl.col("balanced"))) == 45 * 45
-    assert grid.filter("balanced")["programs"].sum() == CONFIG.evaluate.grid.balanced
+    assert grid.filter("balanced")["programs"].sum() == (1 + len(OUTSIDE)) * CONFIG.evaluate.grid.balanced
     probe = pl.read_parquet(results / "experiments/probe.parquet")
     assert len(probe) == 2 * (CONFIG.model.layers + 1) * 11
     for accuracies in (curve, probe):

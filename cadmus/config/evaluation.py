@@ -110,7 +110,8 @@ class Grid(Range, Settings):
     programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
     """test programs per pair (X, Y)"""
     balanced: Positive = 2_000
-    """test programs in the training range whose operators do not tell the comparator"""
+    """test programs, in the training range and in each region around it, whose operators do not tell the
+    comparator"""
 
 
 class Probe(Settings):

@@ -3,6 +3,8 @@
 The hash of a program alone decides its split, so new programs of the test split are in no training set.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
@@ -18,6 +20,13 @@ from cadmus.vm.compiled import execute
 _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
 _ROUNDS = 20
+
+OUTSIDE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "one_out": lambda x, y: (x == 0) != (y == 0),
+    "opposite": lambda x, y: x * y < 0,
+    "same_side": lambda x, y: x * y > 0,
+}
+"""Regions around the training range, by the sides of two numbers: -1 below the range, 0 in it and 1 above."""
 
 
 def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
@@ -107,26 +116,59 @@ def balanced_comparisons(
     as negative values need a ``-``. Fewer than ``n`` are returned if no more are found.
     """
     values = _values(dataset, half)
-    texts: list[str] = []
-    triples = pl.DataFrame()
-    for _ in range(_ROUNDS if len(values) else 0):
+
+    def draw() -> Programs:
         x, y = rng.choice(values, (2, _PAIRS_AT_ONCE))
         # Equal numbers are rare otherwise.
         y = np.where(rng.random(len(x)) < 1 / 3, x, y)
-        texts += _draw(rng, x, y, dataset, split, half).to_strings()
+        return _draw(rng, x, y, dataset, split, half)
+
+    return _balanced(rng, n, draw, 3, half) if len(values) else Programs.from_strings([])
+
+
+def balanced_outside(
+    rng: np.random.Generator, n: int, dataset: Dataset, axis: np.ndarray, region: str
+) -> Programs:
+    """Sample such comparisons of the test split, with unequal numbers of a region of :data:`OUTSIDE`.
+
+    ``axis`` are the values to compare: int64. ``<`` and ``>`` are as frequent.
+    """
+    x, y = (side.ravel() for side in np.meshgrid(axis, axis))
+    low, high = dataset.values.low, dataset.values.high
+    sides = [(values > high).astype(np.int64) - (values < low) for values in (x, y)]
+    inside = OUTSIDE[region](*sides) & (x != y)
+    table = short_expressions(HALF)
+    chosen = inside & (table.count(x) > 0) & (table.count(y) > 0)
+    x, y = x[chosen], y[chosen]
+
+    def draw() -> Programs:
+        pairs = rng.integers(len(x), size=_PAIRS_AT_ONCE)
+        return _draw(rng, x[pairs], y[pairs], dataset, TEST, HALF)
+
+    return _balanced(rng, n, draw, 2, HALF) if len(x) else Programs.from_strings([])
+
+
+def _balanced(
+    rng: np.random.Generator, n: int, draw: Callable[[], Programs], comparators: int, half: int
+) -> Programs:
+    """Choose ``n`` of the drawn programs, or as many as are found, with balanced operators."""
+    texts: list[str] = []
+    groups = pl.DataFrame()
+    for _ in range(_ROUNDS):
+        texts += draw().to_strings()
         form = pl.col("program").str.replace_all("[0-9]", "0").str.head(2 * half)
         numbered = (
-            pl.DataFrame({"program": texts})
+            pl.DataFrame({"program": texts}, {"program": pl.String})
             .unique(maintain_order=True)
             .with_columns(form=form, comparator=pl.col("program").str.tail(1))
             .with_columns(number=pl.int_range(pl.len()).over("form", "comparator"))
         )
-        triples = numbered.filter(pl.len().over("form", "number") == 3).sort("form", "number")
-        if len(triples) >= n:
+        groups = numbered.filter(pl.len().over("form", "number") == comparators).sort("form", "number")
+        if len(groups) >= n:
             break
-    chosen = rng.permutation(len(triples) // 3)[: -(-n // 3)]
-    rows = rng.permutation((3 * chosen[:, None] + np.arange(3)).ravel())[:n]
-    return Programs.from_strings(triples["program"].gather(rows) if len(rows) else [])
+    chosen = rng.permutation(len(groups) // comparators)[: -(-n // comparators)]
+    rows = rng.permutation((comparators * chosen[:, None] + np.arange(comparators)).ravel())[:n]
+    return Programs.from_strings(groups["program"].gather(rows) if len(rows) else [])
 
 
 def values_of(programs: Programs) -> np.ndarray:

@@ -20,9 +20,13 @@ REGIONS = {
     "diagonal": "both outside, X = Y",
     "excluded": "both inside, excluded by a rule",
     "balanced": "both inside, operators balanced",
+    "balanced_one_out": "one outside, operators balanced",
+    "balanced_opposite": "opposite sides, operators balanced",
+    "balanced_same_side": "same side, X ≠ Y, operators balanced",
 }
-"""Regions of the grid and their titles: the positions of X and Y relative to the training range. The last has
-programs of its own."""
+"""Regions of the grid and their titles: the positions of X and Y relative to the training range. Those with
+balanced operators have programs of their own."""
+_OPTIONAL = [region for region in REGIONS if region == "excluded" or region.startswith("balanced")]
 BIN = 5
 """Distances per bin of :func:`by_distance`."""
 
@@ -42,11 +46,11 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
     Intervals are 95% bootstrap intervals over pairs (X, Y): programs of a pair ask the same question. The
     best baseline of a region is one of :data:`LEARNED` or ``constant``, one comparator for the whole grid,
     the best in hindsight: no baseline sees the region. ``chance`` is that of a random comparator. The last
-    two of :data:`REGIONS` have a row only if they have programs; others without a program have nulls.
+    five of :data:`REGIONS` have a row only if they have programs; others without a program have nulls.
     """
     tested = _tested(grid)
     present = set(tested["region"])
-    regions = [region for region in REGIONS if region not in ("excluded", "balanced") or region in present]
+    regions = [region for region in REGIONS if region not in _OPTIONAL or region in present]
     rows = [(region, *_measured(tested.filter(region=region))) for region in regions]
     table = pl.DataFrame(rows, {"region": pl.String, **_COUNTS}, orient="row")
     columns = table.columns
@@ -110,7 +114,6 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
     x, y = ((pl.col(axis) > high).cast(pl.Int8) - (pl.col(axis) < low).cast(pl.Int8) for axis in "xy")
     # The first that holds.
     conditions = {
-        "balanced": pl.col("balanced"),
         "inside": (x == 0) & (y == 0) & pl.col("in_distribution"),
         "excluded": (x == 0) & (y == 0),
         "one_out": (x == 0) | (y == 0),
@@ -118,7 +121,9 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         "diagonal": pl.col("x") == pl.col("y"),
         "same_side": pl.lit(True),
     }
-    region = pl.coalesce(pl.when(condition).then(pl.lit(name)) for name, condition in conditions.items())
+    position = pl.coalesce(pl.when(condition).then(pl.lit(name)) for name, condition in conditions.items())
+    of_balanced = pl.when(position == "inside").then(pl.lit("balanced")).otherwise("balanced_" + position)
+    region = pl.when("balanced").then(of_balanced).otherwise(position)
     tested = grid.filter(pl.col("programs") > 0)
     order = (pl.col("x") - pl.col("y")).sign()
     solved = [tested.select(pl.col("programs") * (order == sign)).to_series() for sign in (-1, 0, 1)]

@@ -19,11 +19,17 @@ def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy at the comparator for every pair of values (X, Y).
 
     The model reads the two expressions of a test program. It is correct if its most likely next token, of all
-    65, is the comparator that holds. Programs whose operators do not tell the comparator have rows of their
-    own, where ``balanced`` is true.
+    65, is the comparator that holds. Programs whose operators do not tell the comparator, in the training
+    range and around it, have rows of their own, where ``balanced`` is true.
     """
     from cadmus.dataset.splits import excluded_pairs
-    from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
+    from cadmus.evaluate.comparisons import (
+        OUTSIDE,
+        balanced_comparisons,
+        balanced_outside,
+        grid_programs,
+        values_of,
+    )
     from cadmus.templates.draw import comparator
     from cadmus.templates.expressions import HALF
 
@@ -36,7 +42,13 @@ def measure(subject: Subject) -> pl.DataFrame:
         )
     pixels = len(x)
     rng = generator(config.seed, "balanced comparisons")
-    balanced = balanced_comparisons(rng, config.evaluate.grid.balanced, dataset)
+    wanted, around = config.evaluate.grid.balanced, np.unique(x)
+    balanced = stack(
+        [
+            balanced_comparisons(rng, wanted, dataset),
+            *(balanced_outside(rng, wanted, dataset, around, region) for region in OUTSIDE),
+        ]
+    )
     values, of_values = np.unique(values_of(balanced), axis=1, return_inverse=True)
     x, y = np.concatenate([[x, y], values], axis=1)
     programs, pair = stack([programs, balanced]), np.concatenate([pair, pixels + of_values])

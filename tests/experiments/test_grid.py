@@ -58,11 +58,26 @@ def test_the_operators_of_balanced_programs_tell_nothing() -> None:
     assert (row["programs"], row["correct"]) == (90, 90)
     assert row["baseline"] < 0.6
     balanced = grid.filter("balanced")
-    assert balanced.select(pl.max_horizontal(pl.col("x", "y").abs()).max()).item() == 1
+    inside = balanced.filter(pl.max_horizontal(pl.col("x", "y").abs()) == 1)
     # As always, one comparator is the constant.
-    constant = balanced.filter(pl.col("x") < pl.col("y"))["programs"].sum()
+    constant = inside.filter(pl.col("x") < pl.col("y"))["programs"].sum()
     assert constant == 30
     assert regions.predicted(grid)["balanced"].any() is False
+
+
+@pytest.mark.parametrize("region", ["one_out", "opposite", "same_side"])
+def test_outside_of_the_range_operators_of_balanced_programs_tell_nothing_either(region: str) -> None:
+    grid = grid_of(Comparator(), balanced=True)
+    summary = regions.summary(grid_of(Comparator(), balanced=None))
+    row = summary.row(by_predicate=pl.col("region") == f"balanced_{region}", named=True)
+    assert (row["programs"], row["correct"]) == (90, 90)
+    below, above = (pl.col(axis).clip(-1, 1) != pl.col(axis) for axis in "xy")
+    where = {"one_out": below ^ above, "opposite": (pl.col("x") * pl.col("y") < 0) & below & above}
+    where["same_side"] = (pl.col("x") * pl.col("y") > 0) & below & above
+    programs = grid.filter(where[region])
+    assert programs["programs"].sum() == 90
+    assert programs.filter(pl.col("x") < pl.col("y"))["programs"].sum() == 45
+    assert programs.filter(pl.col("x") == pl.col("y")).is_empty()
 
 
 def test_excluded_pairs_are_a_region_of_their_own() -> None:
