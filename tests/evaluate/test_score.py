@@ -46,9 +46,9 @@ def test_the_directions_of_the_mechanism_have_full_scores():
 
 
 def test_attribution_finds_the_direction_that_is_used():
-    # Both features are the second number, but only one direction acts.
+    # Both features are the top of the stack, but only one direction acts.
     directions = torch.eye(WIDTH)[[5, Y]]
-    row = scores_of(Features(lambda states: states[:, [Y, Y]], directions), directions=1)["second"]
+    row = scores_of(Features(lambda states: states[:, [Y, Y]], directions), directions=1)["top"]
     assert row["correlation"] == pytest.approx(1)
     assert row["interchange"] == 0
     assert row["attributed"] == 1
