@@ -77,7 +77,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        # Policies (operators, or copy, rewrite and lookup, are absent) and programs of equality and two comparisons.
+        # Policies (some are absent) and programs of equality and two comparisons.
         # Two equalities are not asked, because their second expressions look like copies.
         ("completions", 9 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),

@@ -15,7 +15,7 @@ from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
-from cadmus.evaluate.regions import REGIONS
+from cadmus.evaluate.regions import LEARNED, REGIONS
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
@@ -58,15 +58,12 @@ def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
     counts = {"less": -1, "equal": 0, "greater": 1}
     results = results.with_columns(
         (pl.col("correct") * (order == n)).alias(name) for name, n in counts.items()
-    ).with_columns(operators=0, linear=0)
+    ).with_columns(pl.lit(0).alias(name) for name in LEARNED)
     if empty:
         unknown = (pl.col("x") == low) & (pl.col("y") == low)
         results = results.with_columns(
             pl.when(unknown).then(0).otherwise("programs").alias("programs"),
-            *(
-                pl.when(~unknown).then(pl.col(name)).alias(name)
-                for name in ("correct", *counts, "operators", "linear")
-            ),
+            *(pl.when(~unknown).then(pl.col(name)).alias(name) for name in ("correct", *counts, *LEARNED)),
         )
     inside = pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1
     results = results.with_columns(in_distribution=inside, balanced=False)
