@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Dataset
+from cadmus.config import TEMPLATES, Dataset, load_config
 from cadmus.dataset.sampler import sample
 from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw
@@ -139,14 +139,22 @@ def test_a_tenth_template_can_be_added_as_documented(tmp_path):
     values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
     (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+
+    # Datasets without its programs stay the same.
+    digest = "import sys; from cadmus import config; print(config.load_config(sys.argv[1]).dataset_digest())"
+    quick = ROOT / "config/quick.yaml"
+    assert python(digest, str(quick)).stdout.strip() == load_config(quick).dataset_digest()
+    assert python(digest, "ten.yaml").stdout.strip() != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
     command = "from cadmus.cli.main import main; main()"
-    sampled = subprocess.run(
-        [sys.executable, "-c", command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    sampled = python(command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml")
     assert sampled.stderr == ""
     programs = sampled.stdout.splitlines()
     assert len(set(programs)) == 100
