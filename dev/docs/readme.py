@@ -89,13 +89,12 @@ def with_results(published: Path, root: Path) -> str:
 def _grid(published: Path) -> str:
     """Return the sentence below the comparison grid."""
     rows = {row["region"]: row for row in pl.read_csv(published / "grid_regions.csv").to_dicts()}
-    inside, one_out, same_side = (
-        f"{percent(rows[name]['accuracy'])} ({percent(rows[name]['baseline'])})" for name in SHOWN
-    )
+    inside, one_out, same_side = (rows[name] for name in SHOWN)
     return (
-        "Yellow is right; the dashed square is what the model compares in training. This many comparators "
-        f"are right, of the model and (of the best baseline): inside {inside}, with one number outside "
-        f"{one_out}, with two beyond the same end {same_side}."
+        "Yellow is right; the dashed square is what the model compares in training. Inside, it gets "
+        f"{percent(inside['accuracy'])} right (the best baseline {percent(inside['baseline'])}), with one "
+        f"number outside {percent(one_out['accuracy'])} ({percent(one_out['baseline'])}), with two beyond the "
+        f"same end {percent(same_side['accuracy'])} ({percent(same_side['baseline'])})."
     )
 
 
