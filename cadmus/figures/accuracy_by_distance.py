@@ -32,8 +32,8 @@ def draw(grid: pl.DataFrame) -> Figure:
         label = REGIONS[region]
         style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
         # A label with an underscore is not in the legend.
-        look = {"color": color, "lw": 0.7, "ls": "--", "label": f"_best baseline, {region}"}
-        axes.plot(rows["distance"], rows["baseline"], **look)
+        name = f"_best baseline, {region}"
+        axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--", label=name)
     axes.plot([], [], color=style.GREY, lw=0.7, ls="--", label="best baseline, in their colors")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
