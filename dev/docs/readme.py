@@ -93,8 +93,8 @@ def _grid(published: Path) -> str:
     return (
         "Yellow is right; the dashed square is what the model compares in training. Inside, it gets "
         f"{percent(inside['accuracy'])} right (the best baseline {percent(inside['baseline'])}), with one "
-        f"number outside {percent(one_out['accuracy'])} ({percent(one_out['baseline'])}), with two beyond the "
-        f"same end {percent(same_side['accuracy'])} ({percent(same_side['baseline'])})."
+        f"number outside {percent(one_out['accuracy'])} ({percent(one_out['baseline'])}), with two beyond "
+        f"the same end {percent(same_side['accuracy'])} ({percent(same_side['baseline'])})."
     )
 
 
