@@ -101,8 +101,7 @@ class GPT(nn.Module):
 
         Positions are those in the program, from 0; segments tell the programs of a row apart.
         """
-        visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
-        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible_RLL)))
+        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible(segments_RL))))
 
     def compile_blocks(self, backend: str = "inductor") -> None:
         """Compile the blocks with torch.compile: one graph for all blocks and any number of rows."""
@@ -243,6 +242,11 @@ class MLP(nn.Module):
 
     def forward(self, x_RLD: Tensor) -> Tensor:
         return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x_RLD)))
+
+
+def visible(segments_RL: Tensor) -> Tensor:
+    """Return which tokens each token attends to: the earlier ones of its program and itself, (R, L, L)."""
+    return (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
 
 
 def bias_of(visible_RLS: Tensor, dtype: torch.dtype) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
-from cadmus.model.gpt import GPT, initialize, last
+from cadmus.model.gpt import GPT, initialize, last, visible
 from cadmus.train.batches import Batch, PackedBatch
 from cadmus.train.interchange import SCALE, Exchange, exchanged, normalized
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
@@ -138,7 +138,6 @@ class SupervisedGPT(GPT):
 
         ``exchange`` are the fields of an :class:`Exchange`, which takes place after the labels are predicted.
         """
-        visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
         predicted: list[Tensor] = []
         compared = self._interchange.variable == "comparison"
 
@@ -155,5 +154,5 @@ class SupervisedGPT(GPT):
                 return exchanged(x_RLD, weight_CD, self._interchange, Exchange(*exchange))
             return x_RLD
 
-        x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible_RLL, edit=edit))
+        x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible(segments_RL), edit=edit))
         return torch.cat([self.logits(x_RLD), *predicted], -1)
