@@ -26,9 +26,9 @@ from cadmus.model.inference import Cadmus
 from cadmus.pages.dataset import dataset_card
 from cadmus.study.comparison import compare
 from cadmus.study.results import read as read_study
-from dev import forging
+from tests import forging
 from tests.checkout import ROOT
-from tests.figures.test_figures import RESULTS, written
+from tests.figures.test_figures import RESULTS, completions, llm, written
 from tests.pages.conftest import VALUES
 from tests.pages.test_model import TRAINED
 
@@ -43,20 +43,28 @@ class Artifact(NamedTuple):
     read: Callable[[Path], object]
 
 
-def draw(name: str) -> Callable[[Path], object]:
-    """Return a reader of results that computes what a figure or table shows."""
+def draw(name: str, forged: int = 0) -> Callable[[Path], object]:
+    """Return a reader of results that computes what a figure or table shows.
+
+    ``forged`` is the source of which the results are read; those of others are valid.
+    """
     figure = experiments.figures()[name]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
-    source = figure.sources[0]
     show = module.data if hasattr(module, "data") else getattr(module, "page", None) or module.table
-    return lambda d: show(store.read_results(d / f"{name}.parquet", experiments.table(source))[0])
+
+    def read(directory: Path) -> object:
+        path = directory / f"{figure.sources[forged] if forged else name}.parquet"
+        results = store.read_results(path, experiments.table(figure.sources[forged]))[0]
+        first = [RESULTS[name]()] if forged else []
+        return show(*first, results, *([completions()] if figure.sources[1:] == ("completions",) else []))
+
+    return read
 
 
 DRAWN = [
     name
     for name, figure in experiments.figures().items()
-    # Those of several sources are drawn by `python -m dev.inputs`.
-    if figure.sources and figure.sources[0] != "metrics" and set(figure.sources[1:]) <= {"llm"}
+    if figure.sources and figure.sources[0] != "metrics"
 ]
 
 
@@ -83,6 +91,7 @@ ARTIFACTS = {
     ),
     "features": Artifact("features.safetensors", 10, lambda d: read_features(d / "features.safetensors")),
     **{name: Artifact(f"{name}.parquet", 8, draw(name)) for name in DRAWN},
+    "llm": Artifact("llm.parquet", 16, draw("output_tokens", forged=1)),
 }
 
 
@@ -99,6 +108,7 @@ def valid(tmp_path_factory) -> Path:
     save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, place / "features.safetensors")
     for name in DRAWN:
         written(place / f"{name}.parquet", RESULTS[name](), experiments.figures()[name].sources[0])
+    written(place / "llm.parquet", llm(), "llm")
     forging.plant(place)
     return place
 

@@ -13,7 +13,7 @@ from cadmus.dataset.manifest import Described, read_manifest_as, read_split, wri
 from cadmus.dataset.sampler import Sampler
 from cadmus.dataset.shards import Shard, plan
 from cadmus.errors import InputError
-from dev import forging
+from tests import forging
 from tests.dataset.conftest import CONFIG
 
 

@@ -17,7 +17,7 @@ from cadmus.config import parse_config
 from cadmus.errors import InputError, RankLocalError
 from cadmus.train import checkpoint
 from cadmus.train.paths import LOCK, METADATA, STATE, find_checkpoints
-from dev import forging
+from tests import forging
 from tests.train import worker
 from tests.train.runs import losses, run_config, train
 
