@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cadmus import Cadmus, experiments, verify
-from cadmus.cli.main import cadmus, main
+from cadmus import Cadmus, verify
+from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
@@ -130,46 +130,6 @@ def commands_in_the_text_of(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for code in re.findall(r"`([^`]+)`", text):
         yield from commands_in(" ".join(code.split()))
-
-
-def misspelt():
-    """Yield commands of the documents with one of their names misspelt, and the name, each pair once."""
-    names = {*TEMPLATES, *experiments.figures(), "quick", "laptop", "paper"}
-    seen = set()
-    for words in (words for page in PAGES for program, *words in commands_of(page) if program == "cadmus"):
-        command, context = cadmus, click.Context(cadmus)
-        path = []
-        for place, word in enumerate(words):
-            below = command.get_command(context, word) if isinstance(command, click.Group) else None
-            if isinstance(command, click.Group) and not (below or word.startswith("-")):
-                # An experiment that a page shows how to add.
-                break
-            known = (
-                below or (word.startswith("--") and len(word) > 4) or word in names or (ROOT / word).is_file()
-            )
-            if known and (*path, word) not in seen:
-                seen.add((*path, word))
-                middle = len(word) // 2
-                wrong = word[:middle] + word[middle + 1] + word[middle] + word[middle + 2 :]
-                if wrong == word:
-                    wrong = word[: middle + 1] + word[middle:]
-                yield pytest.param(
-                    [*words[:place], wrong, *words[place + 1 :]], word, id=" ".join([*path, wrong])
-                )
-            if below:
-                command = below
-                path.append(word)
-
-
-@pytest.mark.parametrize(("words", "meant"), list(misspelt()))
-def test_a_misspelt_command_is_put_right(words, meant, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("sys.argv", ["cadmus", *words])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(rf"[Dd]id you mean [^?]*'{re.escape(meant)}'", line), line
 
 
 FILES_TO_MAKE = re.compile(

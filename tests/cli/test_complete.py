@@ -1,9 +1,6 @@
 """``cadmus complete``."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +11,6 @@ from cadmus.errors import InputError
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.vm import reference
-from tests.checkout import ROOT
 from tests.cli.exports import PREFIXES, TRAINED_LENGTH
 
 
@@ -164,21 +160,3 @@ def test_an_invalid_model_is_an_error(export, tmp_path, monkeypatch):
     assert ": no model; pass one with --model DIR" in refused("1")
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", export)
     assert "verdict" in invoke("1")
-
-
-def test_the_command_imports_torch_and_nothing_that_takes_long(export):
-    slow = "deepspeed joblib matplotlib numba polars pyarrow scipy sklearn sympy torch._dynamo transformers"
-    code = (
-        "import sys; from cadmus.cli.main import cadmus; "
-        f"cadmus(['complete', '-12+', '--model', {str(export)!r}], standalone_mode=False); "
-        f"sys.exit(' '.join(set({slow!r}.split()) & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.stderr == "\n"
-    assert done.stdout.startswith("prefix      -12+\n")

@@ -127,13 +127,6 @@ def test_run_is_silent_if_its_reader_stops() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("help_option", ["-h", "--help"])
-def test_run_help_has_examples(help_option: str) -> None:
-    shown = invoke("run", help_option)
-    assert r"cadmus run --trace '\E*;4Im'" in shown
-    assert "cadmus run '-12+'" in " ".join(shown.split())
-
-
 def test_isa_prints_the_table() -> None:
     lines = invoke("isa").splitlines()
     assert lines[0].split() == ["symbol", "effect", "meaning", "alternate"]
@@ -178,21 +171,6 @@ def test_isa_json_is_the_table() -> None:
         "meaning": "a + b",
         "alternate": "*",
     }
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "34+7="], ["isa"], ["isa", "="]])
-def test_the_command_starts_without_a_package_of_an_extra(arguments: list[str]) -> None:
-    script = (
-        "import sys; from cadmus.cli.main import main\n"
-        "sys.argv[0] = 'cadmus'\n"
-        "try:\n main()\n"
-        "finally:\n print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
-    loaded = set(done.stderr.splitlines()[-1].split())
-    assert {"cadmus", "click"} <= loaded
-    assert not loaded & {"joblib", "matplotlib", "numba", "numpy", "openai", "polars", "pyarrow", "pydantic"}
-    assert not loaded & {"sklearn", "starlette", "torch", "tqdm", "uvicorn", "yaml"}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -1,15 +1,12 @@
 """``cadmus serve``: errors at its start."""
 
 import socket
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from cadmus.cli.serve import serve as command
 from cadmus.errors import InputError
-from tests.checkout import ROOT
 from tests.cli.exports import small_export
 
 
@@ -39,17 +36,6 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
     assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "none")
     assert ": no model; pass one with --model DIR" in declined()
-
-
-def test_help_imports_no_server_package():
-    code = (
-        "import sys; from cadmus.cli.main import cadmus; "
-        "cadmus(['serve', '--help'], standalone_mode=False); "
-        "sys.exit(bool({'starlette', 'uvicorn', 'torch'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--port" in done.stdout
 
 
 def test_control_characters_of_a_name_are_escaped(export, monkeypatch):

@@ -1,8 +1,6 @@
 """Commands of the experiments, on untrained models."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -25,7 +23,6 @@ from cadmus.experiments.interchange import METHODS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.train.paths import step_path
-from tests.checkout import ROOT
 
 CONFIG = """
 name: tiny
@@ -320,15 +317,6 @@ def test_training_on_the_dataset_of_another_config_is_an_error(place, others, tm
     refused = CliRunner().invoke(cadmus, ["train", *arguments])
     assert "sampled with another seed or section dataset" in str(refused.exception)
     assert not list(tmp_path.iterdir())
-
-
-def test_snakemake_lists_experiments_and_figures_without_a_slow_import() -> None:
-    code = (
-        "import sys; from cadmus import experiments; experiments.figures(); "
-        "sys.exit(' '.join({'torch', 'numba', 'matplotlib', 'scipy'} & set(sys.modules)) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_number_of_programs_has_a_short_option() -> None:
