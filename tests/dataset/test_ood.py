@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus import isa
-from cadmus.cli.main import cadmus
+from cadmus import isa, pipeline
 from cadmus.config import OOD, SPLITS, OODRule, parse_config
 from cadmus.dataset import sampler
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
@@ -43,9 +42,8 @@ def config_with(rules, **dataset):
 
 
 def write(config, directory):
-    for shard in plan(config):
-        write_shard(config, directory, shard.template, shard.split, shard.number)
-    return write_manifest(config, directory)
+    pipeline.sample(config, directory)
+    return pipeline.dataset(config, directory)
 
 
 CONFIG = config_with(RULES)
@@ -129,10 +127,7 @@ def rewrite(source, target, metadata_of):
     ],
 )
 def test_rows_that_break_the_rules_are_refused(dataset, tmp_path, split, message):
-    for path in dataset.rglob("*.parquet"):
-        target = tmp_path / path.relative_to(dataset)
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(path.read_bytes())
+    shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
     other = "test" if split == OOD else OOD
     name = "equality-0000.parquet"
     rewrite(dataset / other / name, tmp_path / split / name, dataset / split / name)
@@ -252,14 +247,9 @@ def test_evaluating_ood_programs_needs_rules():
 def test_ood_programs_can_be_evaluated(dataset, tmp_path):
     torch.manual_seed(0)
     save_export(GPT(CONFIG.model), tmp_path / "model", {})
-    settings = {**CONFIG.model_dump(), "evaluate": {"split": OOD}}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
     output = tmp_path / "completions.parquet"
-    options = {"config": "config.yaml", "model": "model", "output": output.name}
-    arguments = [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
-    arguments = ["evaluate", "completions", "--dataset", str(dataset), *arguments]
-    done = CliRunner().invoke(cadmus, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    config = parse_config({**CONFIG.model_dump(), "evaluate": {"split": OOD}}, "x.yaml")
+    pipeline.evaluate("completions", tmp_path / "model", output, dataset, config)
     completions = pl.read_parquet(output).filter(policy="model")
     valued = {"basic_math", "equality", "equality_comparator", "less_greater"}
     valued |= {"subroutines", "subroutines_definition"}
