@@ -22,15 +22,16 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
 from cadmus.model.inference import Cadmus
-from cadmus.model.interchange import Pairs, counterfactual_answers, pairs_of, subspaces
+from cadmus.model.interchange import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
 from cadmus.store import check_readable
 from cadmus.tools import progress, seed_of
 
-COLUMNS = ("readable", "correlation", "matched", "f1", "interchange", "learned", "random")
+COLUMNS = ("readable", "correlation", "matched", "f1", "interchange", "attributed", "learned", "random")
 """Scores, each at most 1: R² of a ridge regression on all features; correlation of the best feature, and of
 one that no other variable has (its mean over variables is the MCC); F1 of the best feature and threshold for
-each value, averaged; counterfactual answers after an exchange of the most correlated features' directions,
-and of as many learned or random directions."""
+each value, averaged; counterfactual answers after an exchange of the most correlated features' directions, of
+those that the answers are attributed to, and of as many learned or random directions. The attributed ones are
+chosen by the answers, as the learned ones are."""
 RIDGE = 10.0
 RARE = 10
 """Values of fewer pairs have no F1."""
@@ -125,8 +126,10 @@ def score(
                 continue
             own, test = correlations[name]
             best = np.argsort(-own)[:size]
+            attributed = attributions(model, chosen, layer, of_layer.directions).topk(size).indices
             bases = {
                 "interchange": of_layer.directions[best].T.to(model.device),
+                "attributed": of_layer.directions[attributed.cpu()].T.to(model.device),
                 **subspaces(model, chosen, layer, size, seed_of(seed, name, layer)),
             }
             rows[-1] |= {

@@ -16,6 +16,8 @@ from cadmus.programs import TOKEN_OF_BYTE, Programs
 
 STEPS, BATCH, RATE = 40, 128, 0.02
 """Of the optimizer, Adam, that learns a subspace."""
+POINTS = 4
+"""Between the two states of a pair, at which gradients attribute an answer to directions."""
 
 
 class Pairs(NamedTuple):
@@ -77,6 +79,25 @@ def subspaces(model: Cadmus, pairs: Pairs, layer: int, directions: int, seed: in
     if not len(pairs.token):
         return {"random": random_DK}
     return {"random": random_DK, "learned": learned_basis(model, pairs, layer, directions, rng)}
+
+
+def attributions(model: Cadmus, pairs: Pairs, layer: int, directions_FD: Tensor) -> Tensor:
+    """Return how much an exchange along each direction alone favors the counterfactual answers: shape (F,).
+
+    That is the mean change of their log-probability, to first order, by the gradients at some points between
+    the two states of a pair (integrated gradients, Sundararajan et al. 2017).
+    """
+    unit_FD = F.normalize(directions_FD.to(pairs.base[layer]), dim=1)
+    place = torch.arange(len(pairs.token), device=model.device)
+    change_RD = pairs.source[layer] - pairs.base[layer][place, pairs.token]
+    found_F = torch.zeros(len(unit_FD), device=model.device)
+    for point in range(POINTS):
+        moved_RD = ((point + 0.5) / POINTS * change_RD).requires_grad_()
+        x_RLD = pairs.base[layer].index_put((place, pairs.token), moved_RD, accumulate=True)
+        loss = F.cross_entropy(model.logits_from(x_RLD, layer, pairs.end), pairs.answer, reduction="sum")
+        (gradient_RD,) = torch.autograd.grad(loss, [moved_RD])
+        found_F -= ((change_RD @ unit_FD.T) * (gradient_RD @ unit_FD.T)).mean(0)
+    return found_F / POINTS
 
 
 def exchanged_logits(

@@ -33,7 +33,7 @@ def test_the_directions_of_the_mechanism_have_full_scores():
         assert row["correlation"] == row["matched"] == pytest.approx(1)
         # No threshold tells a number apart from both its neighbours.
         assert 0.6 < row["f1"] < 1
-        assert row["interchange"] == 1
+        assert row["interchange"] == row["attributed"] == 1
         assert row["learned"] > 0.9
         assert row["random"] < 0.8
     # Two features for three variables: each is matched with one.
@@ -45,11 +45,20 @@ def test_the_directions_of_the_mechanism_have_full_scores():
     assert both["difference"]["interchange"] == 1 > found["difference"]["interchange"]
 
 
+def test_attribution_finds_the_direction_that_is_used():
+    # Both features are the top of the stack, but only one direction acts.
+    directions = torch.eye(WIDTH)[[5, Y]]
+    row = scores_of(Features(lambda states: states[:, [Y, Y]], directions), directions=1)["top"]
+    assert row["correlation"] == pytest.approx(1)
+    assert row["interchange"] == 0
+    assert row["attributed"] == 1
+
+
 def test_features_of_nothing_have_no_scores():
     found = scores_of(linear(torch.eye(WIDTH)[[0, 5]]))
     for row in found.values():
         assert row["readable"] < 0.1
-        assert row["correlation"] == row["interchange"] == 0
+        assert row["correlation"] == row["interchange"] == row["attributed"] == 0
 
 
 def test_the_f1_is_that_of_the_best_feature_for_each_value():
