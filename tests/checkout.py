@@ -51,21 +51,22 @@ def environment_of(directory: Path) -> dict[str, str]:
 
 
 def snakemake(
-    directory: Path, *arguments: str, config: str = "tests/tiny.yaml", **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the workflow in a copy of the checkout."""
+    directory: Path, *arguments: str, config: str = "tests/tiny.yaml", code: int = 0, **variables: str
+) -> str:
+    """Run the workflow in a copy of the checkout to an exit code; return what it printed."""
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", config, *arguments]
     environment = {**environment_of(directory), **variables}
-    return subprocess.run(
+    done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE
     )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def jobs(directory: Path, *arguments: str, config: str = "tests/tiny.yaml") -> dict[str, int]:
     """Return the number of jobs by rule of a dry run."""
-    done = snakemake(directory, "--dry-run", *arguments, config=config)
-    assert done.returncode == 0, done.stderr
-    counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    printed = snakemake(directory, "--dry-run", *arguments, config=config)
+    counted = dict(re.findall(r"^(\w+) +(\d+)$", printed, re.MULTILINE))
     return {rule: int(number) for rule, number in counted.items() if rule not in {"total", "all"}}
 
 

@@ -1,11 +1,8 @@
 """What a call or a command imports: no package that takes long to load or is of an extra without need."""
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.checkout import ROOT
+from tests.commands import python
 
 SLOW = "deepspeed joblib matplotlib numba polars pyarrow scipy sklearn sympy torch._dynamo transformers"
 EXTRAS = (
@@ -34,7 +31,7 @@ def command(*words: str) -> str:
 )
 def test_only_what_is_needed_is_imported(code: str, absent: str) -> None:
     script = f"import sys\ntry:\n {code}\nfinally:\n print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    done = python("-c", script)
     assert done.returncode == 0, done.stderr
     # Nothing else is printed, such as a warning.
     (modules,) = done.stderr.splitlines()

@@ -8,11 +8,9 @@ from dataclasses import asdict
 import pytest
 import torch
 import yaml
-from click.testing import CliRunner
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from cadmus.cli.plan import plan as command
 from cadmus.config import TEMPLATES, Model, load_config, parse_config
 from cadmus.config.study import load_study
 from cadmus.dataset.sampler import sample
@@ -28,6 +26,7 @@ from cadmus.plan import (
     training_memory,
 )
 from tests.checkout import ROOT
+from tests.commands import invoke
 from tests.config.tiny import TINY, tiny
 
 SIZES = [(1, 8, 2, 5), (2, 32, 2, 64), (4, 128, 4, 512), (3, 96, 8, 100)]
@@ -66,7 +65,7 @@ def average_of(run):
 
 
 def shown(*arguments):
-    return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False).stdout
+    return invoke("plan", *arguments).stdout
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -60,8 +60,7 @@ def test_a_killed_workflow_ends_with_the_same_files(tmp_path):
     run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"
     (checkout / "stopped.yaml").write_text(CONFIG.replace("steps: 120", "steps: 40"))
     arguments = ["--rerun-incomplete", "--", "results/stopped/model/meta.json"]
-    done = snakemake(checkout, *arguments, config="stopped.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    snakemake(checkout, *arguments, config="stopped.yaml")
     run.rename(undisturbed)
     command = [
         *(sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "stopped.yaml"),
@@ -90,8 +89,6 @@ def test_a_killed_workflow_ends_with_the_same_files(tmp_path):
         training.kill()
         assert process.wait(PATIENCE) == 1
 
-    done = snakemake(checkout, *arguments, config="stopped.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "resuming after step 10" in done.stdout
+    assert "resuming after step 10" in snakemake(checkout, *arguments, config="stopped.yaml")
     files, different = difference(undisturbed, run)
     assert (files > 30, different) == (True, [])

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,24 +12,13 @@ from cadmus import config, pipeline
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from dev.gpu_session import collecting, packing, sampling, session, weights
-from dev.measure import PATIENCE
 from tests.checkout import FEW, ROOT
+from tests.commands import python
 
 MOCKED_CUDA = """
 import os, torch
 torch.cuda.is_available = lambda: os.environ.get("CUDA_VISIBLE_DEVICES") != ""
 """
-
-
-def python(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
 
 
 def test_the_tests_of_a_gpu_start_where_there_is_one(tmp_path, monkeypatch):

@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from cadmus import isa
-from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
@@ -47,6 +45,7 @@ from cadmus.figures import (
 )
 from cadmus.store import write_parquet
 from cadmus.vm import reference
+from tests.commands import invoke
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
@@ -712,8 +711,8 @@ def test_repeated_steps_are_plotted_once(tmp_path) -> None:
 def test_the_command_reads_json_lines_and_prints_its_files(tmp_path) -> None:
     lines = [json.dumps(row) for row in training().to_dicts()]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    arguments = ["figure", "training_curve", "--results", tmp_path / "metrics.jsonl"]
-    done = CliRunner().invoke(cadmus, [*map(str, arguments), "--output", str(tmp_path / "curve.png")])
+    files = {"results": tmp_path / "metrics.jsonl", "output": tmp_path / "curve.png"}
+    done = invoke("figure", "training_curve", **files)
     assert done.exit_code == 0
     assert done.output.split() == [str(tmp_path / f"curve.{suffix}") for suffix in ("pdf", "png", "csv")]
     assert (tmp_path / "curve.pdf").exists()

@@ -6,11 +6,9 @@ import re
 import polars as pl
 import pytest
 import torch
-from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
 from cadmus import isa
-from cadmus.cli.train import card as command
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.model.export import read_metadata, save_export, weights_digest
@@ -19,6 +17,7 @@ from cadmus.pages import CITATION
 from cadmus.pages.model import model_card
 from cadmus.store import write_parquet
 from tests.checkout import ROOT
+from tests.commands import invoke, refused
 
 RUN = load_config(ROOT / "tests/tiny.yaml")
 TRAINED = {
@@ -160,10 +159,7 @@ def test_results_of_another_model_or_run_are_refused(place, change, message):
 
 
 def test_the_command_writes_the_card(place):
-    arguments = [str(place / "model"), "--completions", str(place / "completions.parquet")]
-    arguments += ["--metrics", str(place / "metrics.jsonl")]
-    CliRunner().invoke(command, arguments, catch_exceptions=False)
+    files = {"completions": place / "completions.parquet", "metrics": place / "metrics.jsonl"}
+    invoke("card", place / "model", **files)
     assert (place / "model/README.md").read_text() == make(place)
-    arguments += ["--output", str(place / "README.txt")]
-    with pytest.raises(InputError, match=r"must end in .md"):
-        CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert "must end in .md" in refused("card", place / "model", output=place / "README.txt", **files)

@@ -6,10 +6,8 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from cadmus import experiments, store
-from cadmus.cli.configs import study as command
 from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
@@ -22,6 +20,7 @@ from cadmus.study.page import table, write_all
 from cadmus.study.results import MINUTES, TABLE, collect, read, summarized
 from dev.docs.study import publish
 from tests.checkout import ROOT
+from tests.commands import invoke
 from tests.figures import test_figures as samples
 from tests.study.exports import write_metadata
 
@@ -299,13 +298,10 @@ def test_experiments_without_a_summary_name_no_metrics():
 
 
 def test_the_commands(config, results, tmp_path):
-    def invoke(*arguments):
-        return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
-
-    listed = invoke("runs", config, "--results", results).output.splitlines()
+    listed = invoke("study", "runs", config, results=results).output.splitlines()
     assert len(listed) == 13
     assert all(line.endswith("finished") for line in listed[1:])
     output = tmp_path / "study.parquet"
-    assert invoke("collect", config, "--results", results, "--output", output).exit_code == 0
-    drawn = invoke("draw", output, "--output", tmp_path / "demo").output.splitlines()
+    assert invoke("study", "collect", config, results=results, output=output).exit_code == 0
+    drawn = invoke("study", "draw", output, output=tmp_path / "demo").output.splitlines()
     assert str(tmp_path / "demo" / PAGE) in drawn

@@ -1,9 +1,6 @@
 """All templates: true programs, composed as documented."""
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -18,6 +15,7 @@ from cadmus.templates import Draw
 from cadmus.templates.answers import numeral
 from cadmus.vm import compiled, reference
 from tests.checkout import ROOT, copy_folder
+from tests.commands import python
 from tests.templates.conftest import COUNT
 
 TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
@@ -140,13 +138,8 @@ def test_a_tenth_template_can_be_added_as_documented(tmp_path):
     (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
     command = "from cadmus.cli.main import main; main()"
-    sampled = subprocess.run(
-        [sys.executable, "-c", command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    words = ["sample", "modular_sum", "-n", "100", "--config", "ten.yaml"]
+    sampled = python("-c", command, *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert sampled.stderr == ""
     programs = sampled.stdout.splitlines()
     assert len(set(programs)) == 100
