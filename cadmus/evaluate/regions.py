@@ -122,7 +122,7 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         "same_side": pl.lit(True),
     }
     position = pl.coalesce(pl.when(condition).then(pl.lit(name)) for name, condition in conditions.items())
-    of_balanced = pl.when(position == "inside").then(pl.lit("balanced")).otherwise("balanced_" + position)
+    of_balanced = pl.when("in_distribution").then(pl.lit("balanced")).otherwise("balanced_" + position)
     region = pl.when("balanced").then(of_balanced).otherwise(position)
     tested = grid.filter(pl.col("programs") > 0)
     order = (pl.col("x") - pl.col("y")).sign()

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from cadmus.columns import COUNT, NAME, NONNEGATIVE
+from cadmus.columns import COUNT, FLAG, NAME, NONNEGATIVE
 from cadmus.errors import InputError
 from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
@@ -11,10 +11,14 @@ from cadmus.tools import progress
 
 
 def measure(subject: Subject) -> pl.DataFrame:
-    """Accuracy of each snapshot of a training, by training compute."""
+    """Accuracy of each snapshot of a training, by training compute.
+
+    ``verdict`` is true for snapshots that have trained on the verdict.
+    """
     from cadmus.model.export import Snapshot, read_metadata, read_metadata_as
 
-    dataset = subject.config.dataset
+    dataset, train = subject.config.dataset, subject.config.train
+    judged_from = train.verdict_steps.start if train.verdict.fraction else train.steps
     tasks = ask(subject, subject.config.evaluate.curve.programs)
     sizes = read_metadata(subject.directory).model
     rows = []
@@ -24,7 +28,8 @@ def measure(subject: Subject) -> pl.DataFrame:
             raise InputError(f"{path}: has other sizes than {subject.directory}; give those of one training")
         completions = grade_model(subject.model(path), tasks, dataset)
         compute = {"step": metadata.steps, "tokens": metadata.tokens, "flops": metadata.flops}
-        rows.append(accuracy_by(completions, "question").with_columns(**compute))
+        judged = pl.lit(metadata.steps > judged_from)
+        rows.append(accuracy_by(completions, "question").with_columns(**compute, verdict=judged))
     # Large numbers of tokens have another type.
     return pl.concat(rows, how="vertical_relaxed")
 
@@ -43,7 +48,7 @@ EXPERIMENT = Experiment(
     columns={
         **{"step": COUNT, "tokens": COUNT, "flops": NONNEGATIVE},
         **dict.fromkeys(("question", "policy", "metric"), NAME),
-        **{"programs": COUNT, "correct": COUNT, **ACCURACY},
+        **{"programs": COUNT, "correct": COUNT, **ACCURACY, "verdict": FLAG},
     },
     rules=OF_PROGRAMS,
     key=("step", "question", "policy", "metric"),
@@ -55,7 +60,9 @@ EXPERIMENT = Experiment(
             "accuracy_by_compute",
             "Error on each sub-problem (1 - accuracy, log scale) against training compute, with the errors "
             "of the best baseline, of the best possible answer (induction) and of the paper, whose 100% is "
-            "drawn as an error of 0.5%.",
+            "drawn as an error of 0.5%. Snapshots with hollow markers have trained on the verdict. Dashed "
+            "lines are power laws fitted to the others, with the exponent of the compute and its 95% "
+            "interval; where the points bend, there is none.",
             sources=("completions",),
         ),
     ),

@@ -19,7 +19,7 @@ EXAMPLE = "62*4+54*4-="
 _COLUMNS = 4
 _MARKED_FROM = 20
 """Programs from which a point is drawn: fewer say little."""
-_LEAST = 1e-3
+LEAST = 1e-3
 """Smallest error that is drawn."""
 
 
@@ -78,8 +78,8 @@ def by_question(
         axes.set_title(title(question), fontsize=7)
         if error:
             axes.set_yscale("log")
-            axes.set_ylim(_LEAST / 1.3, 1.3)
-            axes.set_yticks([_LEAST, 0.01, 0.1, 1], ["≤ 0.1%", "1%", "10%", "100%"])
+            axes.set_ylim(LEAST / 1.3, 1.3)
+            axes.set_yticks([LEAST, 0.01, 0.1, 1], ["≤ 0.1%", "1%", "10%", "100%"])
             axes.grid(True, axis="y")
             if paper := reported.TABLE3.get(named(question).template):
                 # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
@@ -101,9 +101,9 @@ def by_question(
 
 
 def _errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return errors for accuracies, those below :data:`_LEAST` as large as it."""
+    """Return errors for accuracies, those below :data:`LEAST` as large as it."""
     errors = {"accuracy": "accuracy", "low": "high", "high": "low"}
-    return rows.with_columns((1 - pl.col(of)).clip(_LEAST).alias(name) for name, of in errors.items())
+    return rows.with_columns((1 - pl.col(of)).clip(LEAST).alias(name) for name, of in errors.items())
 
 
 def layer_map(

@@ -81,9 +81,9 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        # Policies (operators, or copy and lookup, are absent) and programs of equality and two comparisons.
+        # Policies (operators, or copy, rewrite and lookup, are absent) and programs of equality and two comparisons.
         # Two equalities are not asked, because their second expressions look like copies.
-        ("completions", 7 * 28 + 2 * 6 * 30),
+        ("completions", 9 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),
         ("pass_at_k", 2 * (28 + 2 * 30)),
         ("induction", 3 * 6),
@@ -115,7 +115,7 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
     assert results["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
     shared = ["template", "question", "program", "prompt_length", "asked", "seen", "training_programs"]
     comparisons = ["equality_comparator", "less_greater"]
-    absent = {"operators": ["equality"], "copy": comparisons, "lookup": comparisons}
+    absent = {"operators": ["equality"], **dict.fromkeys(["copy", "rewrite", "lookup"], comparisons)}
     for (policy,), of_policy in results.group_by("policy"):
         asked = results.filter(~pl.col("question").is_in(absent.get(policy, [])), policy="model")
         assert of_policy.select(shared).equals(asked.select(shared))
@@ -147,7 +147,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("completions", (7 + 2 * 6) * 4 + 3), ("grid", 6)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", (9 + 2 * 7) * 4 + 3), ("grid", 6)])
 def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = evaluate(place, command, tmp_path / "a.parquet")
     results = json.loads(evaluate(place, command, tmp_path / "a.parquet", "--json").stdout)
@@ -280,7 +280,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     # Each snapshot has the accuracy that `cadmus evaluate completions` finds for it.
     last = step_path(place / "snapshots", 2)
     evaluate(place, "completions", tmp_path / "b.parquet", model=last)
-    of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops")
+    of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops", "verdict")
     completions = pl.read_parquet(tmp_path / "b.parquet").filter(policy="model")
     assert of_last.equals(accuracy_by(completions.drop(CEILING), "question"))
 

@@ -125,7 +125,7 @@ def curve() -> pl.DataFrame:
     rows = [(1, 1000, 1e12), (10, 10_000, 1e13), (100, 100_000, 1e14)]
     snapshots = pl.DataFrame(rows, ["step", "tokens", "flops"], orient="row")
     curve = accuracies.join(snapshots, how="cross")
-    return curve.filter(pl.col("question") != "random")
+    return curve.filter(pl.col("question") != "random").with_columns(verdict=pl.col("step") == 100)
 
 
 def samples() -> pl.DataFrame:
@@ -498,6 +498,33 @@ def test_curves_show_the_best_baseline() -> None:
     assert shown["policy"].unique(maintain_order=True).to_list() == ["model", "linear"]
     assert set(shown["metric"]) == {"solved"}
     assert shown.filter(policy="linear")["flops"].to_list() == [1e12, 1e13, 1e14]
+
+
+def test_a_power_law_is_that_of_the_snapshots_before_the_verdict() -> None:
+    of_question = curve().filter(question="equality", metric="solved", step=1).drop("flops", "accuracy")
+    # Errors of 0.8, 0.4, 0.2, 0.1 at 1, 4, 16, 64 units: an exponent of -1/2. The last has seen the verdict.
+    points = pl.DataFrame(
+        {
+            "flops": [1e12 * 4**k for k in range(5)],
+            "accuracy": [1 - 0.8 / 2**k for k in range(4)] + [1.0],
+        }
+    )
+    rows = of_question.drop("verdict").join(points, how="cross").with_columns(verdict=pl.col("accuracy") == 1)
+    (law,) = accuracy_by_compute.laws(rows.select(curve().columns)).to_dicts()
+    assert law["exponent"] == pytest.approx(-0.5)
+    assert law["low"] == pytest.approx(law["high"])
+    assert law["fit"] == pytest.approx(1)
+    assert law["snapshots"] == 4
+    assert accuracy_by_compute.laws(rows.filter(pl.col("flops") < 1e14).head(3)).is_empty()
+    figure = accuracy_by_compute.draw(rows.select(curve().columns), completions())
+    (panel,) = (axes for axes in figure.axes if axes.get_title() == "equality")
+    assert "-0.50 [-0.50, -0.50]" in [text.get_text() for text in panel.texts]
+    hollow = [line for line in panel.lines if line.get_markerfacecolor() == "white"]
+    assert [line.get_xdata().tolist() for line in hollow] == [[1e12 * 4**4]]
+    law_line = next(
+        line for line in panel.lines if line.get_linestyle() == "--" and len(line.get_xdata()) == 2
+    )
+    np.testing.assert_allclose(law_line.get_ydata(), [0.8, 0.05])
 
 
 def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
