@@ -1,7 +1,6 @@
 """Files with a seal that anyone can compute: what they hold is valid, or refused in one line."""
 
 import importlib
-import json
 import math
 import random
 import shutil
@@ -145,21 +144,13 @@ def test_forged_files_are_valid_or_refused_in_one_line(copy, tmp_path, name) -> 
     assert not [line for line in lines if "\n" in line or str(copy) not in line]
 
 
-def edited(path: Path, change: Callable[[Any], object]) -> None:
-    """Change the contents of a sealed JSON file and seal it again."""
-    tree = json.loads(path.read_text())
-    change(tree)
-    path.write_text(json.dumps(tree))
-    forging.seal(path)
-
-
 @pytest.mark.parametrize("name", [f"{forging.MODULE}:Mixer", "os:getpgid", "torch.nn:Linear"])
 def test_a_model_cannot_name_code_that_runs(copy, name) -> None:
     def change(tree: Any) -> None:
         for sizes in (tree["model"], tree["config"]["model"]):
             sizes["mixer"] = name
 
-    edited(copy / "model/meta.json", change)
+    forging.edit(copy / "model/meta.json", change)
     with pytest.raises(InputError, match=f"model.mixer: {name}: is not of Cadmus, so its code does not run"):
         load_export(copy / "model")
     assert read_metadata_as(Trained, copy / "model").model.mixer == name
@@ -175,13 +166,13 @@ def test_a_dataset_cannot_name_files_outside(copy, file) -> None:
         next(each for each in tree["files"] if each["split"] == "test")["file"] = file
 
     shutil.copytree(copy / "dataset/test", copy / "test", dirs_exist_ok=True)
-    edited(copy / "dataset/manifest.json", change)
+    forging.edit(copy / "dataset/manifest.json", change)
     with pytest.raises(InputError, match=r"manifest\.json: files\.\d+\.file: must be "):
         read_split(copy / "dataset", "test")
 
 
 def test_a_name_cannot_be_markup(copy) -> None:
-    edited(copy / "dataset/manifest.json", lambda tree: tree.update(name="<script>alert(1)</script>"))
+    forging.edit(copy / "dataset/manifest.json", lambda tree: tree.update(name="<script>alert(1)</script>"))
     with pytest.raises(InputError, match=r"manifest\.json: name: must match pattern"):
         dataset_card(copy / "dataset")
 
@@ -205,7 +196,7 @@ def test_a_model_without_numbers_is_refused(copy, change, problem) -> None:
 
 
 def test_a_model_whose_programs_never_end_is_refused(copy) -> None:
-    edited(copy / "model/meta.json", lambda tree: tree["config"]["dataset"].update(max_length=10**9))
+    forging.edit(copy / "model/meta.json", lambda tree: tree["config"]["dataset"].update(max_length=10**9))
     with pytest.raises(InputError, match=r"config\.dataset\.max_length: must be less than or equal to 250"):
         Cadmus.load(copy / "model")
 

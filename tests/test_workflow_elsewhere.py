@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -12,6 +10,7 @@ import yaml
 from cadmus.config import load_config
 from cadmus.distribution import NAME
 from tests.checkout import ROOT, copy_checkout, snakemake
+from tests.commands import python
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 
@@ -69,8 +68,7 @@ use rule * from cadmus
 def outside(directory, *arguments):
     """Run the workflow of this checkout in another directory."""
     snakefile = ("--snakefile", str(ROOT / "workflow/Snakefile"))
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *snakefile, *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    return python("-m", "snakemake", "--cores", 1, *snakefile, *arguments, cwd=directory)
 
 
 def test_a_change_of_no_config_gives_a_one_line_error(tmp_path):

@@ -81,7 +81,7 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        # Policies (operators, or copy, rewrite and lookup, are absent) and programs of equality and two comparisons.
+        # Policies (operators, or copy, rewrite and lookup, are absent), equality and two comparisons.
         # Two equalities are not asked, because their second expressions look like copies.
         ("completions", 9 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),
@@ -189,13 +189,6 @@ def test_findings_are_printed_as_a_table_or_json(place, tmp_path, command, rows,
         assert found[1]["loss"] == pytest.approx(results["loss"].mean())
         assert found[1]["accuracy"] == results["correct"].sum() / 330
         assert found[1]["comparator_accuracy"] == results.filter(token=10)["accuracy"].item()
-
-
-def test_samples_do_not_depend_on_the_batch_size(place, tmp_path) -> None:
-    (tmp_path / "other.yaml").write_text(CONFIG.replace("evaluate:\n", "evaluate:\n  batch_size: 7\n"))
-    for name, config_file in {"a": place / "config.yaml", "b": tmp_path / "other.yaml"}.items():
-        evaluate(place, "pass_at_k", tmp_path / f"{name}.parquet", config=config_file)
-    assert pl.read_parquet(tmp_path / "a.parquet").equals(pl.read_parquet(tmp_path / "b.parquet"))
 
 
 def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:

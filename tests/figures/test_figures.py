@@ -1,5 +1,6 @@
 """Figures, tables and pages, drawn from tiny results: valid and reproducible."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -49,27 +50,24 @@ from tests.commands import invoke
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
-    x, y = (side.ravel() for side in np.meshgrid(*[np.arange(low, high + 1)] * 2, indexing="ij"))
-    results = pl.DataFrame({"x": x, "y": y}).with_columns(
-        programs=pl.lit(10), correct=10 - (pl.col("x") == pl.col("y")) * pl.col("x").abs()
-    )
-    order = (pl.col("x") - pl.col("y")).sign()
+    """Return ten programs of each pair, wrong on the diagonal as often as its values are large.
+
+    With ``empty``, there is no program of the first pair.
+    """
     counts = {"less": -1, "equal": 0, "greater": 1}
-    results = results.with_columns(
-        (pl.col("correct") * (order == n)).alias(name) for name, n in counts.items()
-    ).with_columns(operators=0, linear=0)
-    if empty:
-        unknown = (pl.col("x") == low) & (pl.col("y") == low)
-        results = results.with_columns(
-            pl.when(unknown).then(0).otherwise("programs").alias("programs"),
-            *(
-                pl.when(~unknown).then(pl.col(name)).alias(name)
-                for name in ("correct", *counts, "operators", "linear")
-            ),
+    rows = []
+    for x, y in itertools.product(range(low, high + 1), repeat=2):
+        correct = 10 - abs(x) * (x == y)
+        predicted = {name: correct * (np.sign(x - y) == sign) for name, sign in counts.items()}
+        inside = max(abs(x), abs(y)) <= 1
+        rows.append(
+            {"x": x, "y": y, "programs": 10, "correct": correct, **predicted}
+            | {"operators": 0, "linear": 0, "in_distribution": inside, "balanced": False}
         )
-    inside = pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1
-    results = results.with_columns(in_distribution=inside, balanced=False)
-    return pl.concat([results, results.filter("in_distribution").with_columns(balanced=True)])
+    if empty:
+        rows[0] |= {"programs": 0, **dict.fromkeys(("correct", *counts, "operators", "linear"))}
+    balanced = [row | {"balanced": True} for row in rows if row["in_distribution"]]
+    return pl.DataFrame(rows + balanced, infer_schema_length=None)
 
 
 def probes(layers: int = 3) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -18,6 +19,7 @@ from cadmus.pages.model import model_card
 from cadmus.store import write_parquet
 from tests.checkout import ROOT
 from tests.commands import invoke, refused
+from tests.evaluate.samples import completions_of
 
 RUN = load_config(ROOT / "tests/tiny.yaml")
 TRAINED = {
@@ -43,25 +45,15 @@ def export(directory, seed=0, **changes):
 def place(tmp_path):
     """A directory with an untrained model and made-up results."""
     export(tmp_path / "model")
+    number = np.arange(50)
     completions = pl.concat(
-        pl.DataFrame(
-            {
-                "policy": [policy] * 50,
-                "template": [question.partition("_")[0]] * 50,
-                "question": [question] * 50,
-                "program": ["34+7="] * 50,
-                "prompt_length": [4] * 50,
-                "asked": [f"{k}" for k in range(50)],
-                "completion": ["="] * 50,
-                **dict.fromkeys(("ended", "uses_drop", "seen"), [False] * 50),
-                "training_programs": [800] * 50,
-                "solved": [k < (right if policy == "model" else 10) for k in range(50)],
-                "fits": pl.Series([None] * 50, dtype=pl.Boolean),
-                "exact": [k < right - 20 for k in range(50)],
-                "next_token": [k < 25 for k in range(50)],
-                "verified": [True] * 50,
-                "ceiling": pl.Series([1.0 if policy == "model" else None] * 50, dtype=pl.Float64),
-            }
+        completions_of(
+            question,
+            policy,
+            number < (right if policy == "model" else 10),
+            exact=number < right - 20,
+            next_token=number < 25,
+            verified=True,
         )
         for policy in ("model", "ends_at_once", "constant")
         for question, right in (("equality", 49), ("equality_comparator", 30), ("random", 10))
