@@ -15,7 +15,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.regions import REGIONS
-from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy
+from cadmus.evaluate.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
@@ -47,6 +47,7 @@ from cadmus.figures import (
 from cadmus.store import write_parquet
 from cadmus.vm import reference
 from tests.commands import invoke
+from tests.evaluate.samples import completions_of
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
@@ -88,30 +89,21 @@ def training() -> pl.DataFrame:
 
 def completions() -> pl.DataFrame:
     """Return completions of two to nine instructions; the model solves three quarters, baselines one."""
-    rows = {
-        "program": ["1" * (2 + k % 8) for k in range(400)],
-        "prompt_length": [1 + k % 8 for k in range(400)],
-        "asked": [f"{k % 100}" for k in range(400)],
-        "completion": [f"<{k}" for k in range(400)],
-        "uses_drop": [k % 8 == 0 for k in range(400)],
-        "ended": [k % 16 != 4 for k in range(400)],
-        "seen": [k % 2 == 0 for k in range(400)],
+    number = np.arange(400)
+    columns = {
+        "program": ["1" * (2 + k % 8) for k in number],
+        "prompt_length": 1 + number % 8,
+        "asked": (number % 100).astype(str),
+        "completion": [f"<{k}" for k in number],
+        "uses_drop": number % 8 == 0,
+        "ended": number % 16 != 4,
+        "seen": number % 2 == 0,
+        "training_programs": 1000,
     }
-    right = {"model": [k % 4 > 0 for k in range(400)], "baseline": [k % 4 == 1 for k in range(400)]}
     return pl.concat(
-        pl.DataFrame(
-            {
-                "policy": [policy] * 400,
-                "template": [question.template] * 400,
-                "question": [name] * 400,
-                "training_programs": 1000,
-                **rows,
-                **dict.fromkeys(METRICS, right["model" if policy == "model" else "baseline"]),
-            }
-        ).with_columns(
-            fits=pl.col("fits") if question.fits else pl.lit(None, pl.Boolean),
-            ceiling=pl.lit((0.8 if question.ceiling else 1.0) if policy == "model" else None, pl.Float64),
-        )
+        completions_of(
+            name, policy, number % 4 > 0 if policy == "model" else number % 4 == 1, **columns
+        ).with_columns(ceiling=pl.when(policy="model").then(0.8 if question.ceiling else 1.0))
         for policy in ("model", *BASELINES)
         for name, question in QUESTIONS.items()
     )
