@@ -1,8 +1,12 @@
 """The command line in this process, and Python in another one."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from click.testing import CliRunner, Result
 from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from dev.measure import PATIENCE
-from tests.checkout import ROOT
+from tests.checkout import ROOT, environment_of
 
 
 def invoke(*words: object, stdin: str | bytes = "", **options: object) -> Result:
@@ -35,3 +39,21 @@ def python(*words: object, cwd: Path = ROOT, **environment: str) -> subprocess.C
     return subprocess.run(
         command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
+
+
+@contextmanager
+def served(*words: object, line: str) -> Iterator[str]:
+    """Run a command of ``cadmus`` that serves; yield what its first line has, and stop it with Ctrl-C."""
+    command = [sys.executable, "-m", "cadmus", *map(str, words)]
+    pipes: dict[str, int] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=ROOT, env=environment_of(ROOT), text=True, **pipes) as process:
+        try:
+            printed = process.stdout.readline()
+            found = re.search(line, printed)
+            assert found, (printed, process.stderr.read())
+            yield found[1]
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=PATIENCE)
+            assert (process.returncode, output, errors) == (0, "", "")
+        finally:
+            process.kill()

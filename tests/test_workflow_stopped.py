@@ -45,7 +45,7 @@ def test_an_interrupted_training_resumes(tmp_path):
     done = len(progress.read_text().splitlines())
     assert 15 <= done < 120
     assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
-    assert f"resuming after step {done}" in snakemake(checkout, MODEL, config="stopped.yaml")
+    assert f"resuming after step {done}" in snakemake(checkout, "--", MODEL, config="stopped.yaml")
     losses = (stopped / "training/metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in losses] == list(range(1, 121))
     assert not (stopped / "training/checkpoints").exists()
@@ -53,7 +53,7 @@ def test_an_interrupted_training_resumes(tmp_path):
     # A failed job shows the error of its command, although its output goes through a pipe.
     (stopped / "model/meta.json").write_text("{")
     grid = "results/stopped/experiments/grid.parquet"
-    failed = snakemake(checkout, grid, config="stopped.yaml", code=1)
+    failed = snakemake(checkout, "--", grid, config="stopped.yaml", code=1)
     assert "cadmus: error: results/stopped/model/meta.json: not sealed" in failed
     assert "Missing" not in failed.split("Error in rule experiment")[1]
 
@@ -62,7 +62,7 @@ def test_a_killed_workflow_ends_with_the_same_files(tmp_path):
     checkout = copy_checkout(tmp_path)
     run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"
     (checkout / "stopped.yaml").write_text(CONFIG.replace("steps: 120", "steps: 40"))
-    snakemake(checkout, MODEL, config="stopped.yaml")
+    snakemake(checkout, "--", MODEL, config="stopped.yaml")
     run.rename(undisturbed)
 
     # Snakemake with all its processes.

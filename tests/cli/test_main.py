@@ -111,10 +111,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
     ("arguments", "message"),
     [
         (["smaple"], "No such command 'smaple'. Did you mean 'sample'? (`cadmus --help` says more)"),
-        (
-            ["isa", "--jsno"],
-            "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says more)",
-        ),
+        (["isa", "--jsno"], "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says"),
         (["run", "--trce", "34+7="], "No such option '--trce'. Did you mean '--trace'? (`cadmus run --help`"),
         (["run", "34", "+", "7"], "34 + 7: PROGRAM is one argument; quote it"),
         (["complete", "1", "--tpo", "3"], "No such option '--tpo'. Did you mean '--top'?"),
@@ -128,10 +125,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["sample", "equality", "-n", "-3"], "-3 is not in the range 0<=x<=8000000"),
         (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
         (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
-        (
-            ["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"],
-            "no split 'tran'; did you",
-        ),
+        (["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"], "no split 'tran';"),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "no config 'nope'; there are h100, h200, "),
@@ -139,10 +133,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
-        (
-            ["figure", "interchang", "--output", "x"],
-            "no figure, table or page 'interchang'; did you mean 'interchange'?",
-        ),
+        (["figure", "interchang", "--output", "x"], "page 'interchang'; did you mean 'interchange'?"),
         (["explore", "--model", "lptop"], "no directory or shipped model 'lptop'; did you mean 'laptop'?"),
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
         (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),

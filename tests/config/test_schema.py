@@ -17,11 +17,7 @@ from tests.config.quick import QUICK, VALUES, changed
         ("trian", {}, "no such key; did you mean 'train'?"),
         ("dataset.templates.sums", {}, "no such key; there are basic_math, equality"),
         ("train.steps", "many", "must be a valid integer, got 'many'"),
-        (
-            "evaluate.probe.inverse_regularisation",
-            [],
-            "must have at least 1 item after validation, not 0, got []",
-        ),
+        ("evaluate.probe.inverse_regularisation", [], "must have at least 1 item"),
         ("train.steps", 10.5, "must be a valid integer, got 10.5"),
         ("train.batch_size", True, "must be a valid integer, got True"),
         ("model.layers", 0, "must be greater than or equal to 1, got 0"),
@@ -32,22 +28,14 @@ from tests.config.quick import QUICK, VALUES, changed
         ("dataset.max_length", 251, "must be less than or equal to 250, got 251"),
         ("dataset.templates.random.length", [9, 3], "low 9 is above high 3"),
         ("dataset.templates.random.length", [0, 3], "must be within 1 to 250, got [0, 3]"),
-        (
-            "dataset.templates.random.length",
-            [1, 2, 3],
-            "must have at most 2 items after validation, not 3, got [1, 2, 3]",
-        ),
+        ("dataset.templates.random.length", [1, 2, 3], "must have at most 2 items"),
         ("dataset.templates.random", 3, "must be a mapping, got 3"),
         ("dataset.values.high", 10**30, "must be less than or equal to 1000, got 1000"),
         ("dataset.values.uniform_fraction", True, "must be a valid number, got True"),
         ("dataset.shard_size", 10, "10 splits 220000 programs into more than 1000 shards"),
         ("dataset.templates.complete_algorithm.examples", [0, 3], "must be within 1 to 8, got [0, 3]"),
         ("dataset.templates.apply_labels.sequence_length", [1, 12], "must be within 1 to 9, got [1, 12]"),
-        (
-            "dataset.templates.equality.expression_lengths",
-            [4],
-            "expression_lengths.0: must be 1, 3, 5 or 7, got 4",
-        ),
+        ("dataset.templates.equality.expression_lengths", [4], "0: must be 1, 3, 5 or 7, got 4"),
         ("dataset.templates.less_greater.operators", "+^", "must be some of +-*/%xn, got '+^'"),
         ("dataset.templates.basic_math.operators", "", "must be some of +-*/%xn, got ''"),
         ("dataset.templates", {}, "no template has train programs"),
@@ -75,11 +63,7 @@ from tests.config.quick import QUICK, VALUES, changed
             "deepspeed.zero_optimization.stage: must be 1, 2 or 3 with the optimizer adam, got 7",
         ),
         ("train.deepspeed.zero_optimization", 3, "must be a mapping, got 3"),
-        (
-            "train.deepspeed.tensor_parallel",
-            {"autotp_size": 2},
-            "Cadmus has none; remove it, or shard by zero_optimization",
-        ),
+        ("train.deepspeed.tensor_parallel", {"autotp_size": 2}, "Cadmus has none; remove it"),
         ("train.deepspeed", {"fp16": {}}, "fp16: Cadmus writes it; set train.precision"),
         (
             "train",
@@ -88,11 +72,7 @@ from tests.config.quick import QUICK, VALUES, changed
         ),
         ("train.verdict.fraction", 1.5, "must be less than or equal to 1, got 1.5"),
         ("train.verdict.questions", ["random"] * 2, "duplicate 'random'"),
-        (
-            "train.verdict",
-            {"questions": ["equalty"]},
-            "questions.0: no question 'equalty'; did you mean 'equality'?",
-        ),
+        ("train.verdict", {"questions": ["equalty"]}, "no question 'equalty'; did you mean 'equality'?"),
         ("train.verdict.samples", 1, "must be greater than or equal to 2, got 1"),
         ("train.verdict.weight", 1e300, "must be less than or equal to 1000"),
         (
@@ -135,7 +115,7 @@ from tests.config.quick import QUICK, VALUES, changed
         (
             "train.interchange",
             {"share": 0.5},
-            "interchange.variable: comparison needs state_labels.second and state_weight above 0",
+            "variable: comparison needs state_labels.second and state_weight above 0",
         ),
         (
             "train",
