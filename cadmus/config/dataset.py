@@ -126,6 +126,18 @@ class Templates(Section):
 
 TEMPLATES = tuple(Templates.model_fields)
 """Names of the templates."""
+OF_THE_PAPER = (
+    "basic_math",
+    "equality",
+    "less_greater",
+    "subroutines",
+    "random",
+    "basic_sequences",
+    "advanced_sequences",
+    "apply_labels",
+    "complete_algorithm",
+)
+"""Templates that the digest of each dataset counts, with training programs or without."""
 
 TEMPLATE_OF = {
     **{name: name for name in TEMPLATES},

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import TEMPLATES, Dataset
+from cadmus.config.dataset import OF_THE_PAPER, TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
@@ -74,11 +74,18 @@ class Config(Section):
     def dataset_digest(self) -> str:
         """Return 16 hexadecimal digits of everything that decides which programs are sampled.
 
-        Renamed fields count under their first name, the serialization alias, and OOD rules only if there
-        are any, so that a dataset keeps its digest.
+        Renamed fields count under their first name, the serialization alias. OOD rules only count if there
+        are any, and templates besides those of the paper if they have training programs: so a dataset keeps
+        its digest when a template is added.
         """
         unused = set() if self.dataset.ood else {"ood", "ood_programs"}
-        return digest({"seed": self.seed, "dataset": self.dataset.model_dump(exclude=unused, by_alias=True)})
+        values = self.dataset.model_dump(exclude=unused, by_alias=True)
+        values["templates"] = {
+            name: fields
+            for name, fields in values["templates"].items()
+            if name in OF_THE_PAPER or fields["train"]
+        }
+        return digest({"seed": self.seed, "dataset": values})
 
 
 def digest(value: Any) -> str:

@@ -10,7 +10,7 @@ from cadmus.evaluate.intervals import bootstrap, gap_interval
 
 PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
 """Columns that count the predicted comparators."""
-LEARNED = ("operators", "linear")
+LEARNED = ("operators", "linear", "pairs")
 """Columns that count the programs that baselines solve: fitted to training comparisons of the grid's form."""
 REGIONS = {
     "inside": "both inside",

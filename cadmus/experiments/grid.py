@@ -87,7 +87,7 @@ def _learned(
         return dict.fromkeys(LEARNED)
     cut = np.full(len(programs), 2 * HALF)
     given, answers = programs.prefixes(cut), programs.suffixes(cut)
-    fitted = {name: Linear(given, answers, name == "operators") for name in LEARNED}
+    fitted = {name: Linear(given, answers, name == "operators", name == "pairs") for name in LEARNED}
     return {name: TOKEN_OF_BYTE[each.complete(prompts).data] == expected for name, each in fitted.items()}
 
 

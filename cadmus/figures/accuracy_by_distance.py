@@ -24,14 +24,17 @@ def draw(grid: pl.DataFrame) -> Figure:
     inside = distances.filter(region="inside")
     look = {"color": "black", "marker": "o", "ls": "none", "label": REGIONS["inside"]}
     style.intervals(axes, inside, "distance", **look)
-    axes.plot(inside["distance"], inside["baseline"], "k_", label="best baseline")
+    axes.plot(inside["distance"], inside["baseline"], "k_")
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)
         if rows.is_empty():
             continue
         label = REGIONS[region]
         style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
-        axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--", label="best baseline")
+        # A label with an underscore is not in the legend.
+        name = f"_best baseline, {region}"
+        axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--", label=name)
+    axes.plot([], [], color=style.GREY, lw=0.7, ls="--", label="best baseline, in their colors")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=f"distance from the training range, bins of {BIN}", ylabel="accuracy of the next token")

@@ -91,10 +91,10 @@ def _grid(published: Path) -> str:
     rows = {row["region"]: row for row in pl.read_csv(published / "grid_regions.csv").to_dicts()}
     inside, one_out, same_side = (rows[name] for name in SHOWN)
     return (
-        "Yellow is right; the dashed square is what the model compares in training. Inside, "
-        f"{percent(inside['accuracy'])} of its comparators are right. With one number outside it is "
-        f"{percent(one_out['accuracy'])}, and with two beyond the same end {percent(same_side['accuracy'])}, "
-        f"where the best baseline gets {percent(same_side['baseline'])}."
+        "Yellow is right; the dashed square is what the model compares in training. Inside, it gets "
+        f"{percent(inside['accuracy'])} right (the best baseline {percent(inside['baseline'])}), with one "
+        f"number outside {percent(one_out['accuracy'])} ({percent(one_out['baseline'])}), with two beyond "
+        f"the same end {percent(same_side['accuracy'])} ({percent(same_side['baseline'])})."
     )
 
 

@@ -32,7 +32,7 @@ def grid_of(
         (
             *(x, y, programs, programs * (predict(x, y) == true(x, y))),
             *(programs * (predict(x, y) == symbol) for symbol in PREDICTIONS.values()),
-            *(0, programs * (linear(x, y) == true(x, y))),
+            *(0, programs * (linear(x, y) == true(x, y)), 0),
             x in inside and y in inside,
             False,
         )

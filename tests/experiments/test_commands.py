@@ -81,7 +81,7 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        # Policies (operators, or copy, rewrite and lookup, are absent), equality and two comparisons.
+        # Policies (some are absent) and programs of equality and two comparisons.
         # Two equalities are not asked, because their second expressions look like copies.
         ("completions", 9 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),

@@ -120,7 +120,7 @@ def test_pixels_without_a_program_are_null() -> None:
     grid = grid_of(Comparator(), low=728, high=731, eval_fraction=0.49)
     missing = grid.filter((pl.col("x") > 729) | (pl.col("y") > 729))
     assert missing["programs"].to_list() == [0] * 12
-    for name in ("correct", "less", "equal", "greater", "operators", "linear"):
+    for name in ("correct", "less", "equal", "greater", *regions.LEARNED):
         assert missing[name].null_count() == 12
     with pytest.raises(InputError, match="within the training range"):
         regions.by_distance(grid)
@@ -130,7 +130,7 @@ def test_baselines_are_fitted_to_training_comparisons_of_the_form_of_the_grid() 
     values = {"low": -20, "high": 20}
     rows = regions.summary(grid_of(Comparator(), low=-22, high=22, programs=1, values=values))
     (inside,) = rows.filter(region="inside").to_dicts()
-    assert inside["best_baseline"] in ("operators", "linear")
+    assert inside["best_baseline"] in regions.LEARNED
     assert 0.75 < inside["baseline"] < 0.9
     # No expression has such a value, so nothing is learned.
     beyond = grid_of(Comparator(), values={"low": 730, "high": 740})

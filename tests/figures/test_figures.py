@@ -14,7 +14,7 @@ from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
-from cadmus.evaluate.regions import REGIONS
+from cadmus.evaluate.regions import LEARNED, REGIONS
 from cadmus.evaluate.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
@@ -63,10 +63,10 @@ def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
         inside = max(abs(x), abs(y)) <= 1
         rows.append(
             {"x": x, "y": y, "programs": 10, "correct": correct, **predicted}
-            | {"operators": 0, "linear": 0, "in_distribution": inside, "balanced": False}
+            | {**dict.fromkeys(LEARNED, 0), "in_distribution": inside, "balanced": False}
         )
     if empty:
-        rows[0] |= {"programs": 0, **dict.fromkeys(("correct", *counts, "operators", "linear"))}
+        rows[0] |= {"programs": 0, **dict.fromkeys(("correct", *counts, *LEARNED))}
     balanced = [row | {"balanced": True} for row in rows if row["in_distribution"]]
     return pl.DataFrame(rows + balanced, infer_schema_length=None)
 
@@ -443,7 +443,8 @@ def test_accuracy_by_distance_draws_its_data() -> None:
         expected = rows.filter(region=region)
         middle = (expected["first"] + expected["last"]) / 2
         assert points(axes, REGIONS[region]) == list(zip(middle, expected["accuracy"], strict=True))
-        assert set(zip(middle, expected["baseline"], strict=True)) <= set(points(axes, "best baseline"))
+        baseline = points(axes, f"_best baseline, {region}")
+        assert baseline == list(zip(middle, expected["baseline"], strict=True))
         drawn += len(expected)
     assert drawn > 4
 

@@ -11,6 +11,7 @@ from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import programs_error
+from cadmus.evaluate.regions import LEARNED
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare
@@ -53,7 +54,7 @@ def grid(correct):
     inside = (abs(x) <= 20) & (abs(y) <= 20)
     frame = pl.DataFrame({"x": x, "y": y, "correct": np.where(inside, correct, 0), "in_distribution": inside})
     frame = frame.with_columns(balanced=False)
-    others = dict.fromkeys(("less", "equal", "greater", "operators", "linear"), 0)
+    others = dict.fromkeys(("less", "equal", "greater", *LEARNED), 0)
     return frame.with_columns(programs=10, **others).select(list(experiments.table("grid").columns))
 
 

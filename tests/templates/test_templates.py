@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 import yaml
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Dataset
+from cadmus.config import TEMPLATES, Dataset, load_config
 from cadmus.dataset.sampler import sample
 from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw
@@ -137,9 +138,14 @@ def test_a_tenth_template_can_be_added_as_documented(tmp_path):
     values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
     (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
+    run = partial(python, "-c", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    # Datasets without its programs stay the same.
+    digest = "import sys; from cadmus import config; print(config.load_config(sys.argv[1]).dataset_digest())"
+    quick = ROOT / "config/quick.yaml"
+    assert run(digest, quick).stdout.strip() == load_config(quick).dataset_digest()
+    assert run(digest, "ten.yaml").stdout.strip() != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
     command = "from cadmus.cli.main import main; main()"
-    words = ["sample", "modular_sum", "-n", "100", "--config", "ten.yaml"]
-    sampled = python("-c", command, *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    sampled = run(command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml")
     assert sampled.stderr == ""
     programs = sampled.stdout.splitlines()
     assert len(set(programs)) == 100
