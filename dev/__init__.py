@@ -3,7 +3,6 @@
 =========================  ==================================================================================
 ``python -m dev.bench``    speed of one part on this machine; docs/results/bench_NAME.json
 ``python -m dev.fuzz``     the two VMs against each other on random programs
-``python -m dev.kills``    the workflow, killed at random moments, against an undisturbed run
 ``python -m dev.inputs``   commands on damaged configs, files and arguments
 ``python -m dev.attack``   policies that fool the grade of a question
 ``python -m dev.docs``     the generated parts of the documents

@@ -1,15 +1,15 @@
-"""Damage the inputs of commands at random: configs, sealed files, arguments; and forge sealed files.
+"""Damage the inputs of commands at random: configs, sealed files, arguments.
 
 A mutant is determined by the seed, its number and the doors. Its command keeps the promise if it
 
 * exits with 0, or with 2 and one line on standard error that names the damaged file;
 * ends in time, prints no traceback, and leaves no temporary file and, after exit code 2, nothing else.
 
-A config, an argument or a forged file may be valid in another way. A damaged file may not: after exit code 0
-the result must be that of the undamaged file. :mod:`dev.forging` forges files.
+A config or an argument may be valid in another way. A damaged file may not: after exit code 0 the result must
+be that of the undamaged file.
 
 python -m dev.inputs --mutants 10000 --seed 1
-python -m dev.inputs --mutants 1000 --doors forged
+python -m dev.inputs --mutants 1000 --doors sealed
 python -m dev.inputs --seed 1 --first 1234 --mutants 1
 """
 
@@ -28,23 +28,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-import polars as pl
-import torch
 import yaml
-from safetensors.torch import save_file
 
-from cadmus import experiments, pipeline
+from cadmus import pipeline
 from cadmus.cli.main import cadmus, main
 from cadmus.config import load_config
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
-from cadmus.store import digest_of, write_lines, write_parquet
+from cadmus.store import digest_of
 from cadmus.tools import progress
-from cadmus.train.paths import step_path
-from dev import forging
 from dev.measure import PATIENCE, ROOT, parser
 
-DOORS = ("configs", "sealed", "arguments", "forged")
+DOORS = ("configs", "sealed", "arguments")
 """What is damaged."""
 CONFIG = f"""\
 extends: {ROOT}/tests/tiny.yaml
@@ -69,11 +64,6 @@ study:
   variants: {base: {}, tied: {model: {tied: true}}}
   seeds: [0, 1]
 """
-SOURCES = {
-    **{name: f"{name}.parquet" for name in (*experiments.NAMES, "llm")},
-    "metrics": "metrics.jsonl",
-}
-"""Files of the sources of figures."""
 GRID = "evaluate grid --model model --config config.yaml --output out.parquet"
 COMPLETIONS = "evaluate completions --model model --dataset dataset --config config.yaml --output out.parquet"
 COMPLETE = "complete 34+ --model model --json"
@@ -94,48 +84,6 @@ COMMANDS = {
     "completions.parquet": ("figure table3_accuracy --output drawn --results completions.parquet",),
 }
 """Commands that read a file, by the path of the file."""
-EVALUATE = "--config config.yaml --output out.parquet"
-ON_DATASET = f"--dataset dataset {EVALUATE}"
-OF_MODEL = (
-    COMPLETE,
-    "complete 34+ --model model -n 3",
-    "explore --model model --static site",
-    "score features.safetensors --model model -n 4 --output out.parquet",
-    "card model --completions completions.parquet --metrics metrics.jsonl",
-    *(f"evaluate {name} --model model {EVALUATE}" for name in ("grid", "lens", "probe", "interchange")),
-    *(f"evaluate {name} --model model {ON_DATASET}" for name in ("completions", "loss", "pass_at_k")),
-    "evaluate lens --model model --output out.parquet",
-)
-OF_DATASET = (
-    *(f"evaluate {name} --model model {ON_DATASET}" for name in ("completions", "loss", "pass_at_k")),
-    "card dataset",
-)
-OF_RESULTS = {
-    name: [
-        f"figure {figure.name} --output drawn "
-        + " ".join(f"--results {SOURCES[of]}" for of in figure.sources)
-        for figure in experiments.figures().values()
-        if name in figure.sources
-    ]
-    for name in (*experiments.NAMES, "llm", "metrics")
-}
-FORGED = {
-    "model/meta.json": OF_MODEL,
-    "model/model.safetensors": OF_MODEL,
-    "saved/config.json": [line.replace("model model", "model saved") for line in OF_MODEL[:2]],
-    "saved/model.safetensors": [line.replace("model model", "model saved") for line in OF_MODEL[:2]],
-    "snapshots/step-00000002/meta.json": (
-        f"evaluate curve --snapshots snapshots {ON_DATASET}",
-        "explore --model model --snapshots snapshots --static site",
-    ),
-    "dataset/manifest.json": OF_DATASET,
-    "dataset/*/*.parquet": OF_DATASET,
-    **{SOURCES[name]: lines for name, lines in OF_RESULTS.items()},
-    "study.parquet": ("study draw study.parquet --output drawn",),
-    "law.parquet": ("study draw law.parquet --output drawn",),
-    "features.safetensors": ("score features.safetensors --model model -n 4 --output out.parquet",),
-}
-"""Commands that read a forged file, by the path of the file."""
 OTHER = ("run 34+7= --trace", "run u1b2b --json", "isa --json", "figure table2_instructions --output drawn")
 """More commands whose arguments are changed."""
 VALUES = (
@@ -162,66 +110,24 @@ class Ended(NamedTuple):
     changed: set[tuple[str, str]]
 
 
-def build(doors: Sequence[str] = DOORS) -> None:
-    """Write small valid inputs of every command of some doors to the working directory."""
+def build() -> None:
+    """Write small valid inputs of every command to the working directory."""
     Path("config.yaml").write_text(CONFIG)
     Path("study.yaml").write_text(STUDY)
     config = load_config("config.yaml")
     pipeline.sample(config, "dataset")
     manifest = pipeline.dataset(config, "dataset")
-    model, train = GPT(config.model), config.train
-    for step in (2, train.steps):
-        totals = {
-            "steps": step,
-            "programs": step * train.batch_size,
-            "tokens": 1_000 * step,
-            "flops": 1e9 * step,
-        }
-        noted = {**totals, "loss": 3.0, "completion_loss": 2.0, "seconds": 1.5, "device": "cpu", "cores": 2}
-        trained = {"config": config.model_dump(), "data_digest": manifest["digest"], "matmul_rate": 1e11}
-        save_export(model, step_path(Path("snapshots"), step), {**trained, **noted})
-    shutil.copytree(step_path(Path("snapshots"), train.steps), "model")
-    shutil.copytree("model", "saved")
-    Path("saved/meta.json").unlink()
-    save_file(
-        {"layer.0": torch.eye(16), "layer.1": torch.eye(16)[:3].clone(), "layer.1.bias": torch.ones(3)},
-        "features.safetensors",
-    )
+    trained = {"config": config.model_dump(), "data_digest": manifest["digest"]}
+    save_export(GPT(config.model), Path("model"), trained)
     # Other experiments take a minute.
-    for name in experiments.NAMES if "forged" in doors else ("grid", "completions"):
-        experiment = experiments.get(name)
-        subject = "snapshots" if experiment.snapshots else "model"
-        pipeline.evaluate(name, subject, SOURCES[name], "dataset" if experiment.dataset else None, config)
-    lines = [
-        {"step": step, "loss": 3 / step, "completion_loss": 2 / step, "state_loss": 1.0, "verdict": None}
-        | {"verdict_solved": None, "validation_loss": 1.0 if step == 2 else None, "tokens": 1_000 * step}
-        | {"programs": 64 * step, "flops": 1e9 * step, "seconds": 0.1 * step}
-        for step in range(1, train.steps + 1)
-    ]
-    write_lines("metrics.jsonl", "metrics", lines)
-    write_parquet("llm.parquet", "results", answers(), {"config_digest": "0123"})
-    for name, source in {"study": "mixer", "law": "scaling"}.items():
-        shutil.copy(ROOT / f"docs/results/studies/{source}/study.parquet", f"{name}.parquet")
-
-
-def answers() -> pl.DataFrame:
-    """Return answers of a language model, as ``cadmus llm score`` writes them."""
-    rows = [
-        {"model": "some", "alphabet": "normal", "shots": 0, "max_output_tokens": limit, "in_grid": in_grid}
-        | {"x": x, "y": y, "program": "34+7=", "completion": "=", "outcome": outcome}
-        | {"less": None, "equal": None, "greater": None, "input_tokens": 600, "output_tokens": 7, "usd": 0.5}
-        for limit in (500, 2_000)
-        for in_grid in (False, True)
-        for x in (-1, 0, 1)
-        for y, outcome in ((-1, "correct"), (0, "wrong"), (1, "unanswered"))
-    ]
-    return pl.DataFrame(rows, experiments.table("llm").schema)
+    pipeline.evaluate("grid", "model", "grid.parquet", config=config)
+    pipeline.evaluate("completions", "model", "completions.parquet", "dataset", config)
 
 
 def try_mutant(
     rng: random.Random, valid: Path, work: Path, doors: Sequence[str] = DOORS
 ) -> tuple[bool, list[str], str]:
-    """Run a command on a damaged or forged copy of the valid inputs, in ``work``.
+    """Run a command on a damaged copy of the valid inputs, in ``work``.
 
     Returns whether the command refuses its input, how it breaks the promise, and what was changed.
     """
@@ -230,12 +136,6 @@ def try_mutant(
     if door == "arguments":
         lines = [line for lines in (*COMMANDS.values(), OTHER) for line in lines]
         words, file, change = change_arguments(rng.choice(lines).split(), rng), "", door
-    elif door == "forged":
-        forging.plant(work)
-        pattern = rng.choice([*FORGED])
-        path = rng.choice(sorted(work.glob(pattern)))
-        words, file = rng.choice(FORGED[pattern]).split(), str(path.relative_to(work))
-        change = forging.forge(path, rng)
     else:
         pattern = rng.choice([name for name in COMMANDS if name.endswith(".yaml") == (door == "configs")])
         path = rng.choice(sorted(work.glob(pattern)))
@@ -254,8 +154,6 @@ def try_mutant(
 def run(words: list[str], work: Path) -> Ended:
     """Run the command line in this process and the directory ``work``."""
     before, out, err = files_of(work), io.StringIO(), io.StringIO()
-    # Imported again, it leaves its trace again.
-    sys.modules.pop(forging.MODULE, None)
     sys.argv, sys.stdin = ["cadmus", *words], io.StringIO("34+7=\n")
     signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"takes longer than {PATIENCE} s"))
     signal.alarm(PATIENCE)
@@ -280,8 +178,6 @@ def find_problems(file: str, ended: Ended) -> list[str]:
     if ended.status not in (0, 2):
         return [f"exit code {ended.status}"]
     changed = sorted({name for name, _ in ended.changed})
-    if forging.TRACE in changed:
-        return ["runs code of a forged file"]
     problems = [f"changed {name}" for name in changed if ended.status or "/." in f"/{name}"]
     # A group without a subcommand prints its help.
     if ended.status == 0 or "Usage: " in ended.stderr:
@@ -290,9 +186,7 @@ def find_problems(file: str, ended: Ended) -> list[str]:
         problems.append(f"does not print one line, an error: {lines[-2:]}")
     elif not lines[0].isprintable():
         problems.append(f"prints control characters: {lines[0]!a}")
-    elif file and not any(
-        part in lines[0] for part in (Path(file).name, "dataset", "model", "saved", "snapshots")
-    ):
+    elif file and not any(part in lines[0] for part in (Path(file).name, "dataset", "model")):
         problems.append(f"does not name {file}: {lines[0][:200]}")
     return problems
 
@@ -363,7 +257,7 @@ def command() -> None:
     valid = directory / "valid"
     valid.mkdir()
     with chdir(valid), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        build(given.doors)
+        build()
     counts: Counter[str] = Counter()
     for number in progress("mutants", range(given.first, given.first + given.mutants)):
         work = directory / str(number)

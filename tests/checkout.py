@@ -18,6 +18,13 @@ dataset:
 model: {layers: 2, width: 32, heads: 2, mlp: 64}
 """
 """Sections of a small config. Without ``extends``, Snakemake has all values; one template has few shards."""
+TIMED = {"benchmarks", "logs"}
+"""Directories of a run whose files hold times; only their names are compared."""
+CLOCKS = re.compile(
+    rb'"(seconds|tokens_per_second|matmul_rate)": [\d.e+-]+|"(commit|seal)": "\w*"'
+    rb"|[\d.,e+-]+ (s on|tokens/s|FLOP/s)"
+)
+"""Parts of JSON files and cards that depend on the moment and speed of a run; the seal changes with them."""
 
 
 def copy_folder(name: str, directory: Path) -> None:
@@ -44,19 +51,38 @@ def environment_of(directory: Path) -> dict[str, str]:
 
 
 def snakemake(
-    directory: Path, *arguments: str, config: str = "tests/tiny.yaml", **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the workflow in a copy of the checkout."""
+    directory: Path, *arguments: str, config: str = "tests/tiny.yaml", code: int = 0, **variables: str
+) -> str:
+    """Run the workflow in a copy of the checkout to an exit code; return what it printed."""
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", config, *arguments]
     environment = {**environment_of(directory), **variables}
-    return subprocess.run(
+    done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE
     )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def jobs(directory: Path, *arguments: str, config: str = "tests/tiny.yaml") -> dict[str, int]:
     """Return the number of jobs by rule of a dry run."""
-    done = snakemake(directory, "--dry-run", *arguments, config=config)
-    assert done.returncode == 0, done.stderr
-    counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    printed = snakemake(directory, "--dry-run", *arguments, config=config)
+    counted = dict(re.findall(r"^(\w+) +(\d+)$", printed, re.MULTILINE))
     return {rule: int(number) for rule, number in counted.items() if rule not in {"total", "all"}}
+
+
+def difference(one: Path, other: Path) -> tuple[int, list[str]]:
+    """Return the number of files of the first run, and those in which the two differ, clocks aside."""
+    first, second = _timeless(one), _timeless(other)
+    return len(first), sorted({name for name, _ in first.items() ^ second.items()})
+
+
+def _timeless(directory: Path) -> dict[str, bytes]:
+    """Return the files below a directory and their contents, without :data:`CLOCKS`."""
+    contents = {}
+    for path in directory.rglob("*"):
+        if not path.is_dir():
+            name = path.relative_to(directory)
+            data = path.read_bytes() if TIMED.isdisjoint(name.parts) else b""
+            has_clocks = path.suffix in (".json", ".jsonl") or path.name == "README.md"
+            contents[str(name)] = CLOCKS.sub(b"", data) if has_clocks else data
+    return contents

@@ -12,7 +12,6 @@ FIRST = (
     "test_workflow.py",
     "test_workflow_stopped.py",
     "test_study.py",
-    "dev/test_kills.py",
     "train/test_state.py",
     "train/test_loop.py",
     "test_workflow_elsewhere.py",

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dev import measure
-from dev.kills import difference
 from dev.measure import Facts, running, wait_for
 from dev.slurm_cluster import ask, slurm_cluster
-from tests.checkout import copy_checkout, environment_of
+from tests.checkout import copy_checkout, difference, environment_of
 
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")

@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cadmus import Cadmus, experiments, verify
-from cadmus.cli.main import cadmus, main
+from cadmus import Cadmus, verify
+from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
@@ -19,6 +19,7 @@ from dev.bench.__main__ import BENCHMARKS
 from dev.docs.__main__ import KINDS
 from dev.docs.commands import reference
 from tests.checkout import ROOT
+from tests.cli.test_main import COMMANDS
 
 # The log tells what was, also with commands and files that are gone.
 PAGES = [
@@ -132,46 +133,6 @@ def commands_in_the_text_of(page):
         yield from commands_in(" ".join(code.split()))
 
 
-def misspelt():
-    """Yield commands of the documents with one of their names misspelt, and the name, each pair once."""
-    names = {*TEMPLATES, *experiments.figures(), "quick", "laptop", "paper"}
-    seen = set()
-    for words in (words for page in PAGES for program, *words in commands_of(page) if program == "cadmus"):
-        command, context = cadmus, click.Context(cadmus)
-        path = []
-        for place, word in enumerate(words):
-            below = command.get_command(context, word) if isinstance(command, click.Group) else None
-            if isinstance(command, click.Group) and not (below or word.startswith("-")):
-                # An experiment that a page shows how to add.
-                break
-            known = (
-                below or (word.startswith("--") and len(word) > 4) or word in names or (ROOT / word).is_file()
-            )
-            if known and (*path, word) not in seen:
-                seen.add((*path, word))
-                middle = len(word) // 2
-                wrong = word[:middle] + word[middle + 1] + word[middle] + word[middle + 2 :]
-                if wrong == word:
-                    wrong = word[: middle + 1] + word[middle:]
-                yield pytest.param(
-                    [*words[:place], wrong, *words[place + 1 :]], word, id=" ".join([*path, wrong])
-                )
-            if below:
-                command = below
-                path.append(word)
-
-
-@pytest.mark.parametrize(("words", "meant"), list(misspelt()))
-def test_a_misspelt_command_is_put_right(words, meant, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("sys.argv", ["cadmus", *words])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(rf"[Dd]id you mean [^?]*'{re.escape(meant)}'", line), line
-
-
 FILES_TO_MAKE = re.compile(
     r"(?:[Ss]ave this as|as its) `(?P<text>[^`]+)`|^# (?P<block>(?:cadmus|config)/\S+)$", re.MULTILINE
 )
@@ -280,16 +241,8 @@ def test_what_does_not_exist_is_found():
 
 def test_reference_has_every_command_and_option():
     text = reference()
-
-    def check(command: click.Command, context: click.Context) -> None:
-        section = text.split(f"# `{context.command_path}`\n")[1].split("\n#")[0]
+    for path, command in COMMANDS.items():
+        section = text.split(f"# `{path}`\n")[1].split("\n#")[0]
         for option in command.params:
             assert isinstance(option, click.Argument) or all(name in section for name in option.opts)
-        if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                below = command.get_command(context, name)
-                assert below is not None
-                check(below, click.Context(below, info_name=name, parent=context))
-
-    check(cadmus, click.Context(cadmus, info_name="cadmus"))
     assert "# `cadmus llm ask`" in text

@@ -1,7 +1,6 @@
 """Files with a seal that anyone can compute: what they hold is valid, or refused in one line."""
 
 import importlib
-import json
 import math
 import random
 import shutil
@@ -26,9 +25,9 @@ from cadmus.model.inference import Cadmus
 from cadmus.pages.dataset import dataset_card
 from cadmus.study.comparison import compare
 from cadmus.study.results import read as read_study
-from dev import forging
+from tests import forging
 from tests.checkout import ROOT
-from tests.figures.test_figures import RESULTS, written
+from tests.figures.test_figures import RESULTS, completions, llm, written
 from tests.pages.conftest import VALUES
 from tests.pages.test_model import TRAINED
 
@@ -43,20 +42,28 @@ class Artifact(NamedTuple):
     read: Callable[[Path], object]
 
 
-def draw(name: str) -> Callable[[Path], object]:
-    """Return a reader of results that computes what a figure or table shows."""
+def draw(name: str, forged: int = 0) -> Callable[[Path], object]:
+    """Return a reader of results that computes what a figure or table shows.
+
+    ``forged`` is the source of which the results are read; those of others are valid.
+    """
     figure = experiments.figures()[name]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
-    source = figure.sources[0]
     show = module.data if hasattr(module, "data") else getattr(module, "page", None) or module.table
-    return lambda d: show(store.read_results(d / f"{name}.parquet", experiments.table(source))[0])
+
+    def read(directory: Path) -> object:
+        path = directory / f"{figure.sources[forged] if forged else name}.parquet"
+        results = store.read_results(path, experiments.table(figure.sources[forged]))[0]
+        first = [RESULTS[name]()] if forged else []
+        return show(*first, results, *([completions()] if figure.sources[1:] == ("completions",) else []))
+
+    return read
 
 
 DRAWN = [
     name
     for name, figure in experiments.figures().items()
-    # Those of several sources are drawn by `python -m dev.inputs`.
-    if figure.sources and figure.sources[0] != "metrics" and set(figure.sources[1:]) <= {"llm"}
+    if figure.sources and figure.sources[0] != "metrics"
 ]
 
 
@@ -83,6 +90,7 @@ ARTIFACTS = {
     ),
     "features": Artifact("features.safetensors", 10, lambda d: read_features(d / "features.safetensors")),
     **{name: Artifact(f"{name}.parquet", 8, draw(name)) for name in DRAWN},
+    "llm": Artifact("llm.parquet", 16, draw("output_tokens", forged=1)),
 }
 
 
@@ -99,6 +107,7 @@ def valid(tmp_path_factory) -> Path:
     save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, place / "features.safetensors")
     for name in DRAWN:
         written(place / f"{name}.parquet", RESULTS[name](), experiments.figures()[name].sources[0])
+    written(place / "llm.parquet", llm(), "llm")
     forging.plant(place)
     return place
 
@@ -135,21 +144,13 @@ def test_forged_files_are_valid_or_refused_in_one_line(copy, tmp_path, name) -> 
     assert not [line for line in lines if "\n" in line or str(copy) not in line]
 
 
-def edited(path: Path, change: Callable[[Any], object]) -> None:
-    """Change the contents of a sealed JSON file and seal it again."""
-    tree = json.loads(path.read_text())
-    change(tree)
-    path.write_text(json.dumps(tree))
-    forging.seal(path)
-
-
 @pytest.mark.parametrize("name", [f"{forging.MODULE}:Mixer", "os:getpgid", "torch.nn:Linear"])
 def test_a_model_cannot_name_code_that_runs(copy, name) -> None:
     def change(tree: Any) -> None:
         for sizes in (tree["model"], tree["config"]["model"]):
             sizes["mixer"] = name
 
-    edited(copy / "model/meta.json", change)
+    forging.edit(copy / "model/meta.json", change)
     with pytest.raises(InputError, match=f"model.mixer: {name}: is not of Cadmus, so its code does not run"):
         load_export(copy / "model")
     assert read_metadata_as(Trained, copy / "model").model.mixer == name
@@ -165,13 +166,13 @@ def test_a_dataset_cannot_name_files_outside(copy, file) -> None:
         next(each for each in tree["files"] if each["split"] == "test")["file"] = file
 
     shutil.copytree(copy / "dataset/test", copy / "test", dirs_exist_ok=True)
-    edited(copy / "dataset/manifest.json", change)
+    forging.edit(copy / "dataset/manifest.json", change)
     with pytest.raises(InputError, match=r"manifest\.json: files\.\d+\.file: must be "):
         read_split(copy / "dataset", "test")
 
 
 def test_a_name_cannot_be_markup(copy) -> None:
-    edited(copy / "dataset/manifest.json", lambda tree: tree.update(name="<script>alert(1)</script>"))
+    forging.edit(copy / "dataset/manifest.json", lambda tree: tree.update(name="<script>alert(1)</script>"))
     with pytest.raises(InputError, match=r"manifest\.json: name: must match pattern"):
         dataset_card(copy / "dataset")
 
@@ -195,7 +196,7 @@ def test_a_model_without_numbers_is_refused(copy, change, problem) -> None:
 
 
 def test_a_model_whose_programs_never_end_is_refused(copy) -> None:
-    edited(copy / "model/meta.json", lambda tree: tree["config"]["dataset"].update(max_length=10**9))
+    forging.edit(copy / "model/meta.json", lambda tree: tree["config"]["dataset"].update(max_length=10**9))
     with pytest.raises(InputError, match=r"config\.dataset\.max_length: must be less than or equal to 250"):
         Cadmus.load(copy / "model")
 

@@ -1,7 +1,5 @@
 """Integrations without the packages that they are for; `make integrations` tests them with these."""
 
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.llm.prompt import ALPHABETS, COMPARISONS
 from tests.checkout import ROOT
+from tests.commands import python
 
 DIRECTORIES = sorted(path.parent for path in ROOT.glob("integrations/*/pyproject.toml"))
 MISSING = {
@@ -26,9 +25,7 @@ def test_a_missing_package_is_one_line(name, tmp_path):
         f"import sys; sys.modules[{package!r}] = None; import cadmus_{name} as adapter; "
         f"sys.argv += ['--output', {str(tmp_path)!r}, '--held-out', '1']; adapter.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "integrations" / name
-    )
+    done = python("-c", code, cwd=ROOT / "integrations" / name)
     assert done.returncode != 0
     assert message in done.stderr.splitlines()[-1]
 

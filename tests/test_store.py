@@ -5,7 +5,6 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,12 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from cadmus import store
+from cadmus import pipeline, store
 from cadmus.columns import COUNT, NUMBER, Table
 from cadmus.config import Model, load_config
-from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
+from cadmus.dataset.manifest import read_manifest, read_split
 from cadmus.dataset.sampler import sample
-from cadmus.dataset.shards import Shard, plan, write, write_shard
+from cadmus.dataset.shards import Shard, write
 from cadmus.distribution import VERSION
 from cadmus.errors import InputError
 from cadmus.figures import style
@@ -29,6 +28,7 @@ from cadmus.model.gpt import GPT
 from cadmus.records import Sealed
 from cadmus.store import check_writable, replacing, replacing_together, write_text
 from tests.checkout import ROOT
+from tests.commands import python
 
 CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
 SIZES = Model(layers=1, width=64, heads=2, mlp=64)
@@ -40,12 +40,6 @@ class Artifact(NamedTuple):
     make: Callable[[Path], object] | None
     name: str
     read: Callable[[Path], object]
-
-
-def write_dataset(directory):
-    for shard in plan(CONFIG):
-        write_shard(CONFIG, directory, *shard[:3])
-    write_manifest(CONFIG, directory)
 
 
 LOSS = Table({"step": COUNT, "loss": NUMBER})
@@ -100,7 +94,8 @@ DAMAGES = {
 def made(tmp_path_factory):
     """A directory per kind of artifact, each with an intact one."""
     root = tmp_path_factory.mktemp("made")
-    write_dataset(root / "dataset")
+    pipeline.sample(CONFIG, root / "dataset")
+    pipeline.dataset(CONFIG, root / "dataset")
     for name, artifact in ARTIFACTS.items():
         if artifact.make:
             artifact.make(root / name)
@@ -271,9 +266,8 @@ GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")
 
 def commit_of(place: Path, **variables: str) -> str:
     """Return the commit that the package in ``place`` reports."""
-    command = [sys.executable, "-c", "from cadmus.store import commit; print(commit())"]
-    environment = {**os.environ, "PYTHONPATH": str(place), **variables}
-    return subprocess.check_output(command, cwd=place, env=environment, text=True).strip()
+    code = "from cadmus.store import commit; print(commit())"
+    return python("-c", code, cwd=place, **{"PYTHONPATH": str(place), **variables}).stdout.strip()
 
 
 def commit_all(place: Path) -> str:

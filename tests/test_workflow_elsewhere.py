@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -12,6 +10,7 @@ import yaml
 from cadmus.config import load_config
 from cadmus.distribution import NAME
 from tests.checkout import ROOT, copy_checkout, snakemake
+from tests.commands import python
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 
@@ -19,13 +18,11 @@ CONFIG = load_config(ROOT / "tests/tiny.yaml")
 def test_a_checkout_can_have_a_name_with_shell_syntax(tmp_path):
     directory = copy_checkout(tmp_path / "a $(touch pwned) `touch pwned` \"'%")
     table = "results/tiny/tables/table2_instructions.csv"
-    done = snakemake(directory, "--", table)
-    assert done.returncode == 0, done.stdout + done.stderr
+    snakemake(directory, "--", table)
     assert (directory / table).exists()
     assert not list(tmp_path.rglob("pwned"))
-    braces = snakemake(directory.rename(tmp_path / "{run}"), "--dry-run")
-    assert braces.returncode == 2
-    assert braces.stderr.splitlines()[-1].startswith(f"cadmus: error: {tmp_path}/{{run}}: Snakemake takes")
+    braces = snakemake(directory.rename(tmp_path / "{run}"), "--dry-run", code=2)
+    assert braces.splitlines()[-1].startswith(f"cadmus: error: {tmp_path}/{{run}}: Snakemake takes")
 
 
 def test_the_workflow_catalog_finds_the_smallest_run():
@@ -60,12 +57,10 @@ use rule * from cadmus
     made = [f"{results}/dataset/train/random-0000.parquet", f"{results}/tables/table2_instructions.csv"]
     if prefix:
         planned = snakemake(tmp_path, "--dry-run", PYTHONPATH="")
-        assert planned.returncode == 0, planned.stdout + planned.stderr
         assert not list(tmp_path.rglob("results"))
-        assert " results/tiny" not in planned.stdout
+        assert " results/tiny" not in planned
     # For forced jobs, Snakemake evaluates params last.
-    done = snakemake(tmp_path, "--forceall", "--", *made, PYTHONPATH="")
-    assert done.returncode == 0, done.stdout + done.stderr
+    snakemake(tmp_path, "--forceall", "--", *made, PYTHONPATH="")
     assert all((tmp_path / path).exists() for path in made)
     assert load_config(tmp_path / results / "config.yaml") == CONFIG
 
@@ -73,8 +68,7 @@ use rule * from cadmus
 def outside(directory, *arguments):
     """Run the workflow of this checkout in another directory."""
     snakefile = ("--snakefile", str(ROOT / "workflow/Snakefile"))
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *snakefile, *arguments]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    return python("-m", "snakemake", "--cores", 1, *snakefile, *arguments, cwd=directory)
 
 
 def test_a_change_of_no_config_gives_a_one_line_error(tmp_path):

@@ -1,52 +1,88 @@
-"""A training of the workflow that Ctrl-C interrupts, in a copy of the checkout."""
+"""A workflow that is interrupted or killed, in a copy of the checkout."""
 
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
+from contextlib import contextmanager
 
-from dev.measure import PATIENCE, running, wait_for
-from tests.checkout import FEW, copy_checkout
+import psutil
+
+from dev.measure import PATIENCE, kill_tree, running, wait_for
+from tests.checkout import FEW, copy_checkout, difference, environment_of, snakemake
 
 CONFIG = f"name: stopped\n{FEW}" + "train: {steps: 120, batch_size: 64, checkpoint_every: 10, ranks: 1}\n"
+
+
+MODEL = "results/stopped/model/meta.json"
+OPTIONS = ("--rerun-incomplete", "--configfile", "stopped.yaml", "--", MODEL)
+
+
+def lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@contextmanager
+def started(checkout, condition, what):
+    """Start the workflow, and wait for a condition while it runs."""
+    command, log = [sys.executable, "-m", "snakemake", "--cores", "2", *OPTIONS], checkout / "log"
+    with running(command, log, cwd=checkout, env=environment_of(checkout)) as process:
+        wait_for(lambda: process.poll() is not None or condition(), what, pause=0.02)
+        assert process.poll() is None, log.read_text()
+        yield process
 
 
 def test_an_interrupted_training_resumes(tmp_path):
     checkout = copy_checkout(tmp_path)
     stopped = checkout / "results/stopped"
     (checkout / "stopped.yaml").write_text(CONFIG)
-    command = [
-        *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model/meta.json"),
-        *("--configfile", "stopped.yaml"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
     progress = stopped / "training/metrics.partial.jsonl"
-
-    def steps() -> int:
-        return progress.read_bytes().count(b"\n") if progress.exists() else 0
-
-    log = tmp_path / "log"
-    with running(command, log, cwd=checkout, env=environment) as process:
-        wait_for(lambda: process.poll() is not None or steps() >= 15, "15 steps", pause=0.02)
-        assert process.poll() is None, log.read_text()
+    with started(checkout, lambda: lines(progress) >= 15, "15 steps") as process:
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE) == 1
-    assert "a checkpoint is saved, and the same command resumes from it" in log.read_text()
+    assert "a checkpoint is saved, and the same command resumes from it" in (checkout / "log").read_text()
     done = len(progress.read_text().splitlines())
     assert 15 <= done < 120
     assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
-    again = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    assert f"resuming after step {done}" in again.stdout
-    lines = (stopped / "training/metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == list(range(1, 121))
+    assert f"resuming after step {done}" in snakemake(checkout, "--", MODEL, config="stopped.yaml")
+    losses = (stopped / "training/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in losses] == list(range(1, 121))
     assert not (stopped / "training/checkpoints").exists()
 
     # A failed job shows the error of its command, although its output goes through a pipe.
     (stopped / "model/meta.json").write_text("{")
-    command[command.index("results/stopped/model/meta.json")] = "results/stopped/experiments/grid.parquet"
-    failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
-    assert failed.returncode == 1
-    assert "cadmus: error: results/stopped/model/meta.json: not sealed" in failed.stderr
-    assert "Missing" not in failed.stderr.split("Error in rule experiment")[1]
+    grid = "results/stopped/experiments/grid.parquet"
+    failed = snakemake(checkout, "--", grid, config="stopped.yaml", code=1)
+    assert "cadmus: error: results/stopped/model/meta.json: not sealed" in failed
+    assert "Missing" not in failed.split("Error in rule experiment")[1]
+
+
+def test_a_killed_workflow_ends_with_the_same_files(tmp_path):
+    checkout = copy_checkout(tmp_path)
+    run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"
+    (checkout / "stopped.yaml").write_text(CONFIG.replace("steps: 120", "steps: 40"))
+    snakemake(checkout, "--", MODEL, config="stopped.yaml")
+    run.rename(undisturbed)
+
+    # Snakemake with all its processes.
+    with started(checkout, lambda: any(run.glob("dataset/*/*.parquet")), "a shard") as process:
+        kill_tree(process)
+    assert not (run / "dataset/manifest.json").exists()
+    shutil.rmtree(checkout / ".snakemake/locks")
+
+    # The process of a job.
+    progress = run / "training/metrics.partial.jsonl"
+    with started(checkout, lambda: lines(progress) >= 15, "15 steps") as process:
+        (training,) = [
+            job
+            for job in psutil.Process(process.pid).children(recursive=True)
+            if {"cadmus", "train"} <= set(job.cmdline()) and job.name().startswith("python")
+        ]
+        training.kill()
+        assert process.wait(PATIENCE) == 1
+
+    printed = snakemake(checkout, "--rerun-incomplete", "--", MODEL, config="stopped.yaml")
+    assert "resuming after step 10" in printed
+    files, different = difference(undisturbed, run)
+    assert (files > 30, different) == (True, [])

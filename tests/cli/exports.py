@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import torch
-
-from cadmus import isa
 from cadmus.config import Model
 from cadmus.model.export import save_export
-from tests.model.models import random_model
+from tests.model.models import ending_model
 
 SIZES = Model(layers=2, width=32, heads=4, mlp=48)
 TRAINED_LENGTH = 12
@@ -16,8 +13,5 @@ PREFIXES = ["34+7", "-", "1", "941-*55*2+", "u1b2b", "rs", "0", "\\E*;", "Zb"]
 
 def small_export(directory: Path) -> Path:
     """Write an export that ends some of its programs and not others, and return its directory."""
-    made = random_model(SIZES)
-    with torch.no_grad():
-        made.lm_head.weight[isa.END_ID] *= -2
-    save_export(made, directory, {"max_length": TRAINED_LENGTH})
+    save_export(ending_model(SIZES), directory, {"max_length": TRAINED_LENGTH})
     return directory

@@ -1,36 +1,23 @@
 """``cadmus complete``."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from click.testing import CliRunner
 
 from cadmus import isa
-from cadmus.cli.complete import complete as command
-from cadmus.errors import InputError
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.vm import reference
-from tests.checkout import ROOT
 from tests.cli.exports import PREFIXES, TRAINED_LENGTH
+from tests.commands import invoke, refused
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False).stdout
-
-
-def refused(*arguments):
-    with pytest.raises(InputError) as caught:
-        invoke(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def complete(*words, **options):
+    return invoke("complete", *words, **options).stdout
 
 
 def objects(export, *options):
-    return [json.loads(invoke(prefix, "--json", "--model", export, *options)) for prefix in PREFIXES]
+    return [json.loads(complete(prefix, "--json", *options, model=export)) for prefix in PREFIXES]
 
 
 def test_completions_match_the_batched_decoder(export):
@@ -58,7 +45,7 @@ def test_the_most_likely_instructions_are_the_completion(export):
 
 def test_one_prefix_is_shown_with_its_steps(export):
     (expected,) = (answer for answer in objects(export) if answer["prefix"] == "941-*55*2+")
-    lines = invoke("941-*55*2+", "--model", export, "--top", 3).splitlines()
+    lines = complete("941-*55*2+", model=export, top=3).splitlines()
     shown = dict(line.split(maxsplit=1) for line in lines[:4] if " " in line)
     assert shown["prefix"] == "941-*55*2+"
     assert shown["completion"].startswith(expected["completion"])
@@ -74,17 +61,16 @@ def test_one_prefix_is_shown_with_its_steps(export):
 def test_the_maximum_length_is_that_of_the_training_programs_by_default(export):
     assert max(len(answer["program"]) for answer in objects(export)) == TRAINED_LENGTH
     assert max(len(answer["program"]) for answer in objects(export, "--max-length", 30)) == 30
-    whole = json.loads(invoke("1" * 12, "--json", "--model", export))
+    whole = json.loads(complete("1" * 12, "--json", model=export))
     assert whole["completion"] == ""
     assert "cut off after 30 instructions" in "".join(
-        invoke(prefix, "--max-length", 30, "--model", export) for prefix in ("34+7", "rs", "0", "1")
+        complete(prefix, max_length=30, model=export) for prefix in ("34+7", "rs", "0", "1")
     )
 
 
 def verify(export, prefix, samples=200):
     """Return the exit code, the object and the error of ``--verified --json``."""
-    arguments = [prefix, "--verified", "--json", "--model", str(export), "--samples", str(samples)]
-    done = CliRunner().invoke(command, arguments)
+    done = invoke("complete", prefix, "--verified", "--json", model=export, samples=samples)
     return done.exit_code, json.loads(done.stdout), done.stderr
 
 
@@ -106,43 +92,43 @@ def test_no_verified_completion_exits_with_1(export):
         "cadmus: error: no verified completion of '000000000000' in 71 tries; raise -n or change "
         "--temperature\n"
     )
-    one = CliRunner().invoke(command, [full, "--verified", "--samples", "3", "--model", str(export)])
+    one = invoke("complete", full, "--verified", samples=3, model=export)
     assert one.exit_code == 1
     assert "tries       4\n" in one.stdout
 
 
 def test_options_without_a_meaning_are_errors(export):
-    assert refused("1", "--temperature", "nan", "--model", export) == "--temperature nan: must be finite"
-    assert refused("1", "--seed", "1", "--model", export).startswith("--seed: the greedy completion is not")
+    assert refused("complete", "1", temperature="nan", model=export) == "--temperature nan: must be finite"
+    assert "--seed: the greedy completion is not" in refused("complete", "1", seed=1, model=export)
 
 
 def test_samples_give_a_line_each(export):
-    shown = invoke("34+7", "-n", 5, "--model", export).splitlines()
+    shown = complete("34+7", "-n", 5, model=export).splitlines()
     assert len(shown) == 5
     assert len(set(shown)) > 1
     for line in shown:
         program, verdict = line.split(" ")
         assert program.startswith("34+7")
         assert verdict == ("true" if reference.run(program).true else "false")
-    assert invoke("34+7", "-n", 2, "--model", export).splitlines() == shown[:2]
-    assert invoke("34+7", "-n", 5, "--seed", 1, "--model", export).splitlines() != shown
+    assert complete("34+7", "-n", 2, model=export).splitlines() == shown[:2]
+    assert complete("34+7", "-n", 5, seed=1, model=export).splitlines() != shown
     # A single one is shown with its steps.
-    one = invoke("34+7", "--temperature", 1, "--model", export)
-    assert one == invoke("34+7", "-n", 1, "--model", export)
+    one = complete("34+7", temperature=1, model=export)
+    assert one == complete("34+7", "-n", 1, model=export)
     assert one.startswith("prefix      34+7\ncompletion  ")
     assert "most likely first" in one
-    cold = json.loads(invoke("34+7", "--temperature", 0.001, "--json", "--model", export))
+    cold = json.loads(complete("34+7", "--json", temperature=0.001, model=export))
     assert cold == objects(export)[0]
 
 
 def test_spaces_are_ignored(export):
-    assert invoke(" 34 + 7", "--model", export) == invoke("34+7", "--model", export)
+    assert complete(" 34 + 7", model=export) == complete("34+7", model=export)
 
 
 def test_a_device_that_is_not_available_is_an_error(export):
     for device in ("nowhere", "meta", "privateuseone"):
-        assert f"--device {device}: not available" in refused("1", "--model", export, "--device", device)
-    assert invoke("1", "--model", export, "--device", "cpu") == invoke("1", "--model", export)
+        assert f"--device {device}: not available" in refused("complete", "1", model=export, device=device)
+    assert complete("1", model=export, device="cpu") == complete("1", model=export)
 
 
 @pytest.mark.parametrize(
@@ -155,30 +141,12 @@ def test_a_device_that_is_not_available_is_an_error(export):
     ],
 )
 def test_an_invalid_prefix_is_an_error(export, prefix, message):
-    assert message in refused(prefix, "--model", export)
+    assert message in refused("complete", prefix, model=export)
 
 
 def test_an_invalid_model_is_an_error(export, tmp_path, monkeypatch):
-    assert "is not a model export" in refused("1", "--model", tmp_path)
+    assert "is not a model export" in refused("complete", "1", model=tmp_path)
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "models/laptop")
-    assert ": no model; pass one with --model DIR" in refused("1")
+    assert ": no model; pass one with --model DIR" in refused("complete", "1")
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", export)
-    assert "verdict" in invoke("1")
-
-
-def test_the_command_imports_torch_and_nothing_that_takes_long(export):
-    slow = "deepspeed joblib matplotlib numba polars pyarrow scipy sklearn sympy torch._dynamo transformers"
-    code = (
-        "import sys; from cadmus.cli.main import cadmus; "
-        f"cadmus(['complete', '-12+', '--model', {str(export)!r}], standalone_mode=False); "
-        f"sys.exit(' '.join(set({slow!r}.split()) & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.stderr == "\n"
-    assert done.stdout.startswith("prefix      -12+\n")
+    assert "verdict" in complete("1")

@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from cadmus import isa
 from cadmus.cli.main import COMMANDS as ENTRIES
@@ -25,6 +24,7 @@ from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from tests.checkout import ROOT
+from tests.commands import invoke, python
 from tests.config.quick import QUICK
 
 
@@ -39,20 +39,22 @@ def walk(command: click.Command, path: str = "cadmus") -> Iterator[tuple[str, cl
 COMMANDS = dict(walk(cadmus))
 
 
+@pytest.fixture(autouse=True)
+def plain(monkeypatch) -> None:
+    """No variable that turns colors on or off."""
+    for name in os.environ:
+        if name.endswith("_COLOR"):
+            monkeypatch.delenv(name)
+
+
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    settings = {name: value for name, value in os.environ.items() if not name.endswith("_COLOR")}
-    command, pipe = [sys.executable, "-m", "cadmus", *arguments], subprocess.PIPE
-    settings |= environment
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=settings
-    )
+    return python("-m", "cadmus", *arguments, **environment)
 
 
 def shown_in_terminal(*arguments: str, **environment: str) -> str:
     """Return what the command prints in a pseudo-terminal."""
     ours, theirs = pty.openpty()
-    settings = {name: value for name, value in os.environ.items() if not name.endswith("_COLOR")}
-    settings |= {"TERM": "xterm"} | environment
+    settings = os.environ | {"TERM": "xterm"} | environment
     command = [sys.executable, "-m", "cadmus", *arguments]
     done = subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=settings)
     assert done.returncode in (0, 2)
@@ -88,19 +90,19 @@ def test_a_command_has_examples_and_explains_its_options(path) -> None:
 
 
 def test_the_help_lists_every_command_once() -> None:
-    shown = CliRunner().invoke(cadmus, ["-h"]).stdout
+    shown = invoke("-h").stdout
     listed = [
         line.split()[0] for line in shown.partition("Programs:")[2].splitlines() if line.startswith("  ")
     ]
     assert sorted(listed) == sorted(cadmus.commands)
     assert [line[:-1] for line in shown.splitlines() if line[:-1] in SECTIONS] == list(SECTIONS)
-    assert shown == CliRunner().invoke(cadmus, ["--help"]).stdout
+    assert shown == invoke("--help").stdout
 
 
 def test_the_version_names_everything_results_depend_on() -> None:
     import torch
 
-    shown = CliRunner().invoke(cadmus, ["--version"]).stdout
+    shown = invoke("--version").stdout
     for version in (isa.digest(), sys.version.split()[0], torch.__version__):
         assert version in shown
 
@@ -109,10 +111,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
     ("arguments", "message"),
     [
         (["smaple"], "No such command 'smaple'. Did you mean 'sample'? (`cadmus --help` says more)"),
-        (
-            ["isa", "--jsno"],
-            "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says more)",
-        ),
+        (["isa", "--jsno"], "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says"),
         (["run", "--trce", "34+7="], "No such option '--trce'. Did you mean '--trace'? (`cadmus run --help`"),
         (["run", "34", "+", "7"], "34 + 7: PROGRAM is one argument; quote it"),
         (["complete", "1", "--tpo", "3"], "No such option '--tpo'. Did you mean '--top'?"),
@@ -126,10 +125,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["sample", "equality", "-n", "-3"], "-3 is not in the range 0<=x<=8000000"),
         (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
         (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
-        (
-            ["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"],
-            "no split 'tran'; did you",
-        ),
+        (["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"], "no split 'tran';"),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "no config 'nope'; there are h100, h200, "),
@@ -137,10 +133,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
-        (
-            ["figure", "interchang", "--output", "x"],
-            "no figure, table or page 'interchang'; did you mean 'interchange'?",
-        ),
+        (["figure", "interchang", "--output", "x"], "page 'interchang'; did you mean 'interchange'?"),
         (["explore", "--model", "lptop"], "no directory or shipped model 'lptop'; did you mean 'laptop'?"),
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
         (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),
@@ -247,8 +240,8 @@ def test_colors_are_for_terminals() -> None:
 
 
 def test_sample_json_has_the_prompts() -> None:
-    shown = CliRunner().invoke(cadmus, ["sample", "less_greater", "-n", "3", "--json"]).stdout
-    plain = CliRunner().invoke(cadmus, ["sample", "less_greater", "-n", "3"]).stdout
+    shown = invoke("sample", "less_greater", "-n", 3, "--json").stdout
+    plain = invoke("sample", "less_greater", "-n", 3).stdout
     rows = [json.loads(line) for line in shown.splitlines()]
     assert [row["program"] for row in rows] == plain.splitlines()
     for row in rows:
@@ -257,11 +250,9 @@ def test_sample_json_has_the_prompts() -> None:
 
 
 def test_config_show_is_the_config_with_its_defaults() -> None:
-    shown = CliRunner().invoke(cadmus, ["config", "show", "quick", "--json"]).stdout
-    assert json.loads(shown) == load_config(QUICK).model_dump()
-    assert yaml.safe_load(CliRunner().invoke(cadmus, ["config", "show", str(QUICK)]).stdout) == json.loads(
-        shown
-    )
+    shown = json.loads(invoke("config", "show", "quick", "--json").stdout)
+    assert shown == load_config(QUICK).model_dump()
+    assert yaml.safe_load(invoke("config", "show", QUICK).stdout) == shown
 
 
 def test_commands_that_load_a_model_take_the_class_of_its_mixer() -> None:
@@ -303,10 +294,9 @@ def test_the_code_of_a_mixer_runs_only_if_it_is_named(tmp_path, monkeypatch) -> 
     sizes = Model(layers=1, width=8, heads=2, mlp=8, mixer="theirs:Mixer")
     save_export(GPT(sizes, importlib.import_module("theirs").Mixer), "model", {})
     (tmp_path / "imported").unlink()
-    command = [sys.executable, "-m", "cadmus", "complete", "34+", "--model", "model", "--json"]
-    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ["-m", "cadmus", "complete", "34+", "--model", "model", "--json"]
     refused, completed = (
-        subprocess.run([*command, *more], env=settings, capture_output=True, text=True)
+        python(*command, *more, cwd=tmp_path, PYTHONPATH=str(ROOT))
         for more in ([], ["--mixer", "theirs:Mixer"])
     )
     assert refused.returncode == 2

@@ -6,22 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cadmus import isa
-from cadmus.cli.main import cadmus
-from cadmus.errors import InputError
 from tests.checkout import ROOT
+from tests.commands import invoke, refused
 
 MAIN = [sys.executable, "-m", "cadmus"]
 
 
-def invoke(*arguments: str, stdin: str | bytes = "") -> str:
-    return CliRunner().invoke(cadmus, arguments, input=stdin, catch_exceptions=False).stdout
+def printed(*words: str, stdin: str | bytes = "") -> str:
+    return invoke(*words, stdin=stdin).stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "printed"),
+    ("arguments", "shown"),
     [
         (["34+7=."], "1\ntrue\n"),
         (["34+8="], "0\nfalse\n"),
@@ -36,12 +34,12 @@ def invoke(*arguments: str, stdin: str | bytes = "") -> str:
         (["\t- 1 2 + "], "NAN 3\nfalse\n"),
     ],
 )
-def test_run_prints_outputs_and_verdict(arguments, printed) -> None:
-    assert invoke("run", *arguments) == printed
+def test_run_prints_outputs_and_verdict(arguments, shown) -> None:
+    assert printed("run", *arguments) == shown
 
 
 def test_run_json_prints_one_object() -> None:
-    assert json.loads(invoke("run", "--json", "73:u1b22:b510/")) == {
+    assert json.loads(printed("run", "--json", "73:u1b22:b510/")) == {
         "program": "73:u1b22:b510/",
         "outputs": [{"value": 7, "decoration": 3}, [1, {"value": 2, "decoration": 2}], 5, None],
         "true": False,
@@ -49,7 +47,7 @@ def test_run_json_prints_one_object() -> None:
 
 
 def test_run_trace_shows_the_stack_after_each_instruction() -> None:
-    assert [line.split(maxsplit=1) for line in invoke("run", "--trace", r"\E*;4Im_").splitlines()] == [
+    assert [line.split(maxsplit=1) for line in printed("run", "--trace", r"\E*;4Im_").splitlines()] == [
         ["instruction", "stack"],
         ["4", "4"],
         ["I", "[0 1 2 3]"],
@@ -60,15 +58,15 @@ def test_run_trace_shows_the_stack_after_each_instruction() -> None:
 
 
 def test_calls_show_a_trace_with_the_instructions_inside_calls() -> None:
-    shown = invoke("run", "--calls", r"3f\'E2>R;")
+    shown = printed("run", "--calls", r"3f\'E2>R;")
     assert shown.splitlines()[:3] == ["instruction  stack", "3            3", "  '            4"]
-    assert invoke("run", "--trace", "--calls", r"3f\'E2>R;") == shown
+    assert printed("run", "--trace", "--calls", r"3f\'E2>R;") == shown
 
 
 def test_run_reads_a_program_from_each_line() -> None:
     programs = b"34+ 7=\r\n\n34+8=\nu"
-    assert invoke("run", "-", stdin=programs) == "true\nfalse\nfalse\ntrue\n"
-    assert [json.loads(line) for line in invoke("run", "--json", "-", stdin=programs).splitlines()] == [
+    assert printed("run", "-", stdin=programs) == "true\nfalse\nfalse\ntrue\n"
+    assert [json.loads(line) for line in printed("run", "--json", "-", stdin=programs).splitlines()] == [
         {"program": "34+7=", "outputs": [1], "true": True},
         {"program": "", "outputs": [], "true": False},
         {"program": "34+8=", "outputs": [0], "true": False},
@@ -116,9 +114,7 @@ def test_run_answers_each_line_before_the_next_arrives_and_before_a_bad_one() ->
     ],
 )
 def test_bad_input_is_an_error(arguments, stdin, message) -> None:
-    with pytest.raises(InputError) as caught:
-        invoke(*arguments, stdin=stdin)
-    assert message in str(caught.value)
+    assert message in refused(*arguments, stdin=stdin)
 
 
 def test_run_is_silent_if_its_reader_stops() -> None:
@@ -127,15 +123,8 @@ def test_run_is_silent_if_its_reader_stops() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("help_option", ["-h", "--help"])
-def test_run_help_has_examples(help_option: str) -> None:
-    shown = invoke("run", help_option)
-    assert r"cadmus run --trace '\E*;4Im'" in shown
-    assert "cadmus run '-12+'" in " ".join(shown.split())
-
-
 def test_isa_prints_the_table() -> None:
-    lines = invoke("isa").splitlines()
+    lines = printed("isa").splitlines()
     assert lines[0].split() == ["symbol", "effect", "meaning", "alternate"]
     assert [line[0] for line in lines[1:]] == list(isa.BY_SYMBOL)
     assert next(line for line in lines if line.startswith("x")).endswith("L")
@@ -143,7 +132,7 @@ def test_isa_prints_the_table() -> None:
 
 @pytest.mark.parametrize("given", ["-", "subtract"])
 def test_isa_explains_an_instruction(given) -> None:
-    assert dict(line.split(maxsplit=1) for line in invoke("isa", given).splitlines()) == {
+    assert dict(line.split(maxsplit=1) for line in printed("isa", given).splitlines()) == {
         "symbol": "-",
         "name": "subtract",
         "group": "arithmetic",
@@ -152,19 +141,12 @@ def test_isa_explains_an_instruction(given) -> None:
         "alternate": "/",
         "example": "34- leaves -1",
     }
-    row = json.loads(invoke("isa", "--json"))["instructions"][isa.TOKEN_ID["-"]]
-    assert json.loads(invoke("isa", given, "--json")) == row
-
-
-def test_every_instruction_is_explained() -> None:
-    for row in isa.INSTRUCTIONS:
-        shown = invoke("isa", row.symbol).splitlines()
-        assert shown[0] == f"symbol     {row.symbol}"
-        assert " leaves " in shown[-1]
+    row = json.loads(printed("isa", "--json"))["instructions"][isa.TOKEN_ID["-"]]
+    assert json.loads(printed("isa", given, "--json")) == row
 
 
 def test_isa_json_is_the_table() -> None:
-    table = json.loads(invoke("isa", "--json"))
+    table = json.loads(printed("isa", "--json"))
     assert table["digest"] == isa.digest()
     assert table["limits"] == isa.LIMITS
     assert [row["symbol"] for row in table["instructions"]] == list(isa.BY_SYMBOL)
@@ -178,21 +160,6 @@ def test_isa_json_is_the_table() -> None:
         "meaning": "a + b",
         "alternate": "*",
     }
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "34+7="], ["isa"], ["isa", "="]])
-def test_the_command_starts_without_a_package_of_an_extra(arguments: list[str]) -> None:
-    script = (
-        "import sys; from cadmus.cli.main import main\n"
-        "sys.argv[0] = 'cadmus'\n"
-        "try:\n main()\n"
-        "finally:\n print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
-    loaded = set(done.stderr.splitlines()[-1].split())
-    assert {"cadmus", "click"} <= loaded
-    assert not loaded & {"joblib", "matplotlib", "numba", "numpy", "openai", "polars", "pyarrow", "pydantic"}
-    assert not loaded & {"sklearn", "starlette", "torch", "tqdm", "uvicorn", "yaml"}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -1,58 +1,25 @@
 """``cadmus serve``: errors at its start."""
 
 import socket
-import subprocess
-import sys
 
-import pytest
-from click.testing import CliRunner
-
-from cadmus.cli.serve import serve as command
-from cadmus.errors import InputError
-from tests.checkout import ROOT
-from tests.cli.exports import small_export
-
-
-@pytest.fixture(scope="module")
-def export(tmp_path_factory):
-    return small_export(tmp_path_factory.mktemp("exports") / "tiny")
-
-
-def declined(*arguments):
-    with pytest.raises(InputError) as caught:
-        CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from tests.commands import invoke, refused
 
 
 def test_server_that_cannot_start(export, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        message = declined("--model", export, "--device", "cpu", "--port", taken)
+        message = refused("serve", model=export, device="cpu", port=taken)
     assert f"cannot listen on 127.0.0.1, port {taken}: Address already in use" in message
     for host in ("no.such.host.invalid", "." * 300, "x" * 300):
-        assert f"cannot listen on {host}, port" in declined(
-            "--model", export, "--device", "cpu", "--host", host
-        )
-    assert "--allow-host a*: a * must be all of it" in declined("--model", export, "--allow-host", "a*")
-    assert "is not a model export" in declined("--model", tmp_path)
-    assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
+        assert f"cannot listen on {host}, port" in refused("serve", model=export, device="cpu", host=host)
+    assert "--allow-host a*: a * must be all of it" in refused("serve", model=export, allow_host="a*")
+    assert "is not a model export" in refused("serve", model=tmp_path)
+    assert "--device abacus: not available" in refused("serve", model=export, device="abacus")
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "none")
-    assert ": no model; pass one with --model DIR" in declined()
-
-
-def test_help_imports_no_server_package():
-    code = (
-        "import sys; from cadmus.cli.main import cadmus; "
-        "cadmus(['serve', '--help'], standalone_mode=False); "
-        "sys.exit(bool({'starlette', 'uvicorn', 'torch'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--port" in done.stdout
+    assert ": no model; pass one with --model DIR" in refused("serve")
 
 
 def test_control_characters_of_a_name_are_escaped(export, monkeypatch):
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
-    done = CliRunner().invoke(command, ["--model", str(export), "--port", "0", "--name", "a\x1b[2J\x07"])
+    done = invoke("serve", model=export, port=0, name="a\x1b[2J\x07")
     assert done.output.startswith(r"a\x1b[2J\x07 is served at http")

@@ -93,10 +93,6 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
             " law_minutes: [1], law_flops: [1], compare: [loss]}",
             "law_flops and law_minutes: a law has one kind of budget; remove one",
         ),
-        (
-            "{variants: {a: {}}, seeds: [" + ", ".join(map(str, range(10_001))) + "]}",
-            "study: describes 10,001 runs; at most 10,000 are allowed",
-        ),
     ],
 )
 def test_an_invalid_study_gives_one_line(tmp_path, text, message):

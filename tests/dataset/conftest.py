@@ -1,5 +1,6 @@
 """A small dataset, and a copy of it to damage."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,4 @@ def dataset(tmp_path_factory):
 @pytest.fixture
 def copy(dataset, tmp_path):
     """A dataset to damage."""
-    for path in dataset.rglob("*.*"):
-        target = tmp_path / path.relative_to(dataset)
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    return tmp_path
+    return shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)

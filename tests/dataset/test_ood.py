@@ -1,21 +1,17 @@
 """OOD rules: matches, the split ood, and rules that cannot be satisfied."""
 
-import copy
 import json
-from pathlib import Path
+import shutil
 
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus import isa
-from cadmus.cli.main import cadmus
+from cadmus import isa, pipeline
 from cadmus.config import OOD, SPLITS, OODRule, parse_config
 from cadmus.dataset import sampler
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
@@ -25,8 +21,8 @@ from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
+from tests.config.tiny import tiny
 
-VALUES = yaml.safe_load((Path(__file__).parents[1] / "tiny.yaml").read_text())
 RULES = {
     "sevens": {"values": [7, [13, 15]]},
     "five_and_six": {"values": [[5, 6]], "compared": "both", "templates": ["equality", "less_greater"]},
@@ -37,15 +33,12 @@ SYMBOLS = "".join(symbol for symbol in isa.BY_SYMBOL if symbol != isa.END)
 
 
 def config_with(rules, **dataset):
-    values = copy.deepcopy(VALUES)
-    values["dataset"] |= {"ood": rules, "ood_programs": 60, **dataset}
-    return parse_config(values, "x.yaml")
+    return tiny(dataset={"ood": rules, "ood_programs": 60, **dataset})
 
 
 def write(config, directory):
-    for shard in plan(config):
-        write_shard(config, directory, shard.template, shard.split, shard.number)
-    return write_manifest(config, directory)
+    pipeline.sample(config, directory)
+    return pipeline.dataset(config, directory)
 
 
 CONFIG = config_with(RULES)
@@ -104,7 +97,7 @@ def test_excluded_programs_are_counted(dataset):
 
 
 def test_without_rules_the_metadata_has_no_ood_counts(tmp_path):
-    plain = parse_config(VALUES, "x.yaml")
+    plain = tiny()
     assert {shard.split for shard in plan(plain)} == set(SPLITS)
     assert config_with({}).dataset_digest() == plain.dataset_digest() != CONFIG.dataset_digest()
     path = write_shard(plain, tmp_path, "random", "test", 0)
@@ -129,10 +122,7 @@ def rewrite(source, target, metadata_of):
     ],
 )
 def test_rows_that_break_the_rules_are_refused(dataset, tmp_path, split, message):
-    for path in dataset.rglob("*.parquet"):
-        target = tmp_path / path.relative_to(dataset)
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(path.read_bytes())
+    shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
     other = "test" if split == OOD else OOD
     name = "equality-0000.parquet"
     rewrite(dataset / other / name, tmp_path / split / name, dataset / split / name)
@@ -187,11 +177,9 @@ def test_sampling_stops_if_a_rule_excludes_all_or_nothing(rule, template, split,
 
 
 def test_sampling_stops_if_every_candidate_is_too_long():
-    config = parse_config({**VALUES, "dataset": {**VALUES["dataset"], "max_length": 3}}, "x.yaml")
-    with pytest.raises(
-        InputError, match=r"dataset\.templates\.less_greater: none of the last \d+ candidates"
-    ):
-        sampler.sample(config.dataset, 1, "less_greater", "train", 0, 10)
+    dataset = tiny(dataset={"max_length": 3}).dataset
+    with pytest.raises(InputError, match=r"templates\.less_greater: none of the last \d+ candidates"):
+        sampler.sample(dataset, 1, "less_greater", "train", 0, 10)
 
 
 def test_a_rule_without_matches_is_an_error_in_the_manifest(tmp_path):
@@ -243,23 +231,17 @@ def test_invalid_rules_are_errors(rule, message):
 
 
 def test_evaluating_ood_programs_needs_rules():
-    values = {**VALUES, "evaluate": {"split": OOD}}
     with pytest.raises(InputError, match=r"evaluate\.split: ood needs a rule in dataset\.ood"):
-        parse_config(values, "x.yaml")
-    assert parse_config({**values, "dataset": CONFIG.dataset.model_dump()}, "x.yaml")
+        tiny(evaluate={"split": OOD})
+    assert tiny(evaluate={"split": OOD}, dataset={"ood": RULES})
 
 
 def test_ood_programs_can_be_evaluated(dataset, tmp_path):
     torch.manual_seed(0)
     save_export(GPT(CONFIG.model), tmp_path / "model", {})
-    settings = {**CONFIG.model_dump(), "evaluate": {"split": OOD}}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
     output = tmp_path / "completions.parquet"
-    options = {"config": "config.yaml", "model": "model", "output": output.name}
-    arguments = [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
-    arguments = ["evaluate", "completions", "--dataset", str(dataset), *arguments]
-    done = CliRunner().invoke(cadmus, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    config = parse_config({**CONFIG.model_dump(), "evaluate": {"split": OOD}}, "x.yaml")
+    pipeline.evaluate("completions", tmp_path / "model", output, dataset, config)
     completions = pl.read_parquet(output).filter(policy="model")
     valued = {"basic_math", "equality", "equality_comparator", "less_greater"}
     valued |= {"subroutines", "subroutines_definition"}

@@ -20,8 +20,3 @@ def test_short_programs_stay_frequent_where_repeats_are_kept(repeats):
     dataset = Dataset.model_validate({"templates": {"basic_math": fields}})
     lengths = sample(dataset, 1, "basic_math", "train", 0, 60_000).programs.lengths
     assert (np.mean(lengths < 9) > 0.4) == repeats
-
-
-def test_an_unknown_template_is_an_error():
-    with pytest.raises(InputError, match=r"no template 'equalty'; did you mean 'equality'"):
-        sample(Dataset(), 1, "equalty", "train", 0, 10)

@@ -11,14 +11,6 @@ from cadmus.programs import Programs
 from tests.dataset.conftest import CONFIG
 
 
-def test_splits_are_disjoint_whatever_the_template(dataset):
-    texts = {split: set(read_split(dataset, split).programs.to_strings()) for split in SPLITS}
-    assert all(texts.values())
-    assert not texts["train"] & texts["validation"]
-    assert not texts["train"] & texts["test"]
-    assert not texts["validation"] & texts["test"]
-
-
 def test_the_content_of_a_program_decides_its_split(dataset):
     for index, split in enumerate(SPLITS):
         programs = read_split(dataset, split).programs

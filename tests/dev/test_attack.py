@@ -1,14 +1,11 @@
 """The search finds policies that are right by chance."""
 
-import subprocess
-import sys
-
 import pytest
 
 from cadmus.config import Dataset
 from cadmus.evaluate.attacks import attacks, solved_by
 from dev import attack
-from tests.checkout import ROOT
+from tests.commands import python
 
 DATASET = Dataset()
 
@@ -22,10 +19,7 @@ def test_the_search_finds_a_policy_that_solves_as_much_as_a_known_one(monkeypatc
 
 
 def test_the_best_policies_of_a_question_are_printed() -> None:
-    options = ["--programs=60", "--rounds=0"]
-    command = [sys.executable, "-m", "dev.attack", "equality_comparator", *options]
-    header, row = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    done = python("-m", "dev.attack", "equality_comparator", "--programs=60", "--rounds=0")
+    header, row = done.stdout.splitlines()
     assert header.split() == ["question", "tested", "found", "solved", "listed", "solved"]
     assert row.split() == ["equality_comparator", "60", *["=", "100.0%"] * 2]

@@ -1,13 +1,12 @@
 """Benchmarks measure what their published results have."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from dev.bench import data
 from tests.checkout import ROOT
+from tests.commands import python
 
 LITTLE_TRAINING = """
 import json, torch
@@ -40,8 +39,7 @@ def test_data_is_measured(monkeypatch, name) -> None:
 
 def test_a_training_step_is_measured_in_every_way_that_does_not_fail() -> None:
     # DeepSpeed needs its own process.
-    command = [sys.executable, "-c", LITTLE_TRAINING]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = python("-c", LITTLE_TRAINING)
     measured = json.loads(done.stdout.splitlines()[-1])
     assert set(measured) <= published("train")
     for way in ("cadmus", "written_out", "fused"):

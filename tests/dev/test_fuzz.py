@@ -1,13 +1,10 @@
 """Differences between the VMs are found and shrunk."""
 
-import subprocess
-import sys
-
 import pytest
 
 from cadmus.vm import reference
 from dev import fuzz
-from tests.checkout import ROOT
+from tests.commands import python
 
 
 def plant(monkeypatch, symbol: str) -> None:
@@ -17,8 +14,7 @@ def plant(monkeypatch, symbol: str) -> None:
 
 
 def test_the_tool_counts_programs_that_agree() -> None:
-    command = [sys.executable, "-m", "dev.fuzz", "--programs", "3000", "--seed", "7"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = python("-m", "dev.fuzz", "--programs", 3000, "--seed", 7)
     assert done.stdout.startswith("the VMs agree on 3,000 programs of seed 7: ")
 
 

@@ -1,9 +1,6 @@
 """The ten minutes on a rented GPU, in parts and without one; `make gpu-rehearsal` does all of it."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +11,8 @@ from cadmus import config, pipeline
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from dev.gpu_session import collecting, packing, sampling, session, weights
-from dev.measure import PATIENCE
 from tests.checkout import FEW, ROOT
+from tests.commands import python
 
 MOCKED_CUDA = """
 import os, torch
@@ -23,22 +20,10 @@ torch.cuda.is_available = lambda: os.environ.get("CUDA_VISIBLE_DEVICES") != ""
 """
 
 
-def python(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-
-
 def test_the_tests_of_a_gpu_start_where_there_is_one(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     (tmp_path / "sitecustomize.py").write_text(MOCKED_CUDA)
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = python("-m", "pytest", "-q", "--collect-only", "tests/gpu.py", PYTHONPATH=path)
+    done = python("-m", "pytest", "-q", "--collect-only", "tests/gpu.py", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert done.returncode == 0, done.stdout
     for name in session.CHECKS.split(" or "):
         assert name in done.stdout
@@ -59,8 +44,7 @@ def test_a_machine_without_a_gpu_is_one_line():
 
 def test_a_machine_without_a_package_is_one_line(tmp_path):
     (tmp_path / "deepspeed.py").write_text("raise ModuleNotFoundError(\"No module named 'deepspeed'\")")
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = python("-m", "dev.gpu_session.probe", "cuda", "facts", PYTHONPATH=path)
+    done = python("-m", "dev.gpu_session.probe", "cuda", "facts", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (done.returncode, done.stdout) == (2, "a package is missing: No module named 'deepspeed'\n")
 
 
@@ -71,9 +55,13 @@ def test_what_runs_there_needs_no_polars(tmp_path):
         "cadmus.cli.train, cadmus.train.loop, dev.bench.__main__, dev.bench.steps, dev.gpu_session.sampling"
     )
     code = f"import {modules}, dev.gpu_session.weights, tests.gpu, tests.train.worker"
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = python("-c", code, PYTHONPATH=path, GPU_TESTS="cpu")
+    done = python("-c", code, PYTHONPATH=f"{tmp_path}:{ROOT}", GPU_TESTS="cpu")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def made(tmp_path) -> session.Session:
+    return session.Session(tmp_path / "out", tmp_path / "work", 600, "cpu")
 
 
 def log_of(folder: Path) -> list[str]:
@@ -82,8 +70,7 @@ def log_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("wheels", [False, True])
-def test_a_session_without_what_has_to_travel_is_one_line(tmp_path, monkeypatch, wheels):
-    made = session.Session(tmp_path / "out", tmp_path / "work", 60, "cpu")
+def test_a_session_without_what_has_to_travel_is_one_line(made, tmp_path, monkeypatch, wheels):
     for name in ("PACKED", "WHEELS", "COMMIT"):
         monkeypatch.setattr(session, name, tmp_path / name)
     if wheels:
@@ -97,15 +84,13 @@ def test_a_session_without_what_has_to_travel_is_one_line(tmp_path, monkeypatch,
     assert done == "done: log.txt, output.txt, session.json"
 
 
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    made = session.Session(tmp_path / "out", tmp_path / "work", 60, "cpu")
+def test_a_full_disk_is_one_line(made, monkeypatch):
     monkeypatch.setattr(session, "GIB", 10**6)
     assert session._guarded(made, lambda: session.unpack(made)) == 1
     assert log_of(made.output)[0].endswith("GiB are free, the session needs 1000000")
 
 
-def test_a_stage_has_a_limit_and_its_output_comes_home(tmp_path):
-    made = session.Session(tmp_path / "out", tmp_path / "work", 600, "cpu")
+def test_a_stage_has_a_limit_and_its_output_comes_home(made):
     made.limits = {"quick": 60, "slow": 1}
 
     def stages():
@@ -131,8 +116,7 @@ def test_a_stage_has_a_limit_and_its_output_comes_home(tmp_path):
         ("ERROR tests/gpu.py - ModuleNotFoundError", False),
     ],
 )
-def test_only_wrong_losses_or_logits_end_a_session(tmp_path, monkeypatch, printed, ends):
-    made = session.Session(tmp_path / "out", tmp_path / "work", 600, "cpu")
+def test_only_wrong_losses_or_logits_end_a_session(made, monkeypatch, printed, ends):
     popen = made.popen
     command = ["-c", f"print({printed!r}); raise SystemExit(1)"]
     monkeypatch.setattr(made, "popen", lambda name, _, **environment: popen(name, command, **environment))
@@ -145,8 +129,7 @@ def test_only_wrong_losses_or_logits_end_a_session(tmp_path, monkeypatch, printe
     assert (printed in log_of(made.output)) == printed.startswith("FAILED")
 
 
-def test_a_damaged_wheel_is_one_line(tmp_path, monkeypatch):
-    made = session.Session(tmp_path / "out", tmp_path / "work", 60, "cpu")
+def test_a_damaged_wheel_is_one_line(made, tmp_path, monkeypatch):
     monkeypatch.setattr(session, "WHEELS", tmp_path)
     monkeypatch.setattr(session, "COMMIT", tmp_path / "commit")
     session.COMMIT.write_text("0123")

@@ -1,12 +1,9 @@
 """Damaged inputs are valid or refused in one line, and the tool finds what is not."""
 
-import subprocess
-import sys
-
 import pytest
 
 from dev.inputs import Ended, find_problems
-from tests.checkout import ROOT
+from tests.commands import python
 
 REFUSED = "cadmus: error: config.yaml: train.steps: must be at least 1, got 0\n"
 
@@ -16,9 +13,7 @@ def problems(**changed):
 
 
 def test_damaged_inputs_are_valid_or_refused_in_one_line():
-    doors = ["configs", "sealed", "arguments"]
-    command = [sys.executable, "-m", "dev.inputs", "--mutants=30", "--doors", *doors]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = python("-m", "dev.inputs", "--mutants=30")
     assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-2_000:]
     assert "refused" in done.stdout
 

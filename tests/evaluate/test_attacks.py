@@ -1,27 +1,12 @@
 """Policies that answer nothing solve nothing."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
-from cadmus.config import TEMPLATES, Dataset
-from cadmus.dataset.sampler import sample
+from cadmus.config import Dataset
 from cadmus.evaluate import attacks
-from cadmus.evaluate.grading import Task, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
-
-DATASET = Dataset(eval_fraction=0.49)
-
-
-@cache
-def tasks() -> dict[str, Task]:
-    found = {}
-    for template in TEMPLATES:
-        samples = sample(DATASET, 1, template, "test", 0, 1_000)
-        samples.template = np.full(len(samples), template, object)
-        found |= {task.name: task for task in tasks_of(samples)}
-    return found
+from tests.evaluate.samples import DATASET, task_of
 
 
 def test_the_list_is_well_formed() -> None:
@@ -36,8 +21,8 @@ def test_the_list_is_well_formed() -> None:
 def test_policies_that_answer_nothing_solve_nothing(question: str) -> None:
     listed = [line for line in attacks.attacks() if line.kind == "fails"]
     policies = [line.policy for line in listed if line.question in (question, "*")]
-    solved = attacks.solved_by(policies, tasks()[question], DATASET)
-    assert solved.shape == (len(policies), len(tasks()[question].programs))
+    solved = attacks.solved_by(policies, task_of(question, 1_000), DATASET)
+    assert solved.shape == (len(policies), len(task_of(question, 1_000).programs))
     assert {policies[k]: int(solved[k].sum()) for k in np.flatnonzero(solved.any(1))} == {}
 
 
@@ -61,7 +46,7 @@ LIMITS = {
 def test_no_listed_policy_solves_more_of_any_question_than_guesses_do(question: str) -> None:
     """Whichever question the policy is listed for."""
     every = list(dict.fromkeys(line.policy for line in attacks.attacks()))
-    solved = attacks.solved_by(every, tasks()[question], DATASET).mean(1)
+    solved = attacks.solved_by(every, task_of(question, 1_000), DATASET).mean(1)
     assert solved.max() <= LIMITS[question], every[int(solved.argmax())]
 
 
@@ -72,6 +57,6 @@ def test_a_policy_copies_from_the_prompt() -> None:
 
 
 def test_completions_longer_than_a_program_may_be_solve_nothing() -> None:
-    equality = tasks()["equality"]
+    equality = task_of("equality", 1_000)
     short = Dataset(eval_fraction=0.49, max_length=6)
     assert not attacks.solved_by(["0="], equality, short).any()

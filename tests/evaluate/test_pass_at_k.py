@@ -71,23 +71,21 @@ def test_samples_are_counted_per_program():
     assert found["mean_length"].to_list() == [0.75, 1.5]
 
 
+def induced(program: str, prompt_length: int, answers: list[str]) -> pl.DataFrame:
+    tasks = tasks_of(samples_of("complete_algorithm", program, prompt_length=prompt_length))
+    policy = Programs.from_strings(answers), np.ones(len(answers), np.bool_)
+    return grade_samples(tasks, lambda *_: policy, MODEL, Dataset(), len(answers))
+
+
 def test_solved_completions_that_differ_are_counted():
-    tasks = tasks_of(samples_of("complete_algorithm", "1f2=3f4=\\1+;", prompt_length=8))
-    answers = ["\\1+;", "\\1+;", "\\2+1-;", "\\2;"]
-    found = grade_samples(
-        tasks, lambda *_: (Programs.from_strings(answers), np.ones(4, np.bool_)), MODEL, Dataset(), 4
-    )
+    found = induced("1f2=3f4=\\1+;", 8, ["\\1+;", "\\1+;", "\\2+1-;", "\\2;"])
     assert found.select("solved", "fits", "distinct_solved").rows() == [(3, 3, 2)]
     # Of one, of two and of four samples, how often the most frequent function that fits is right.
     assert found["agreed"].to_list() == [[0.75, 1.0, 1.0]]
 
 
 def test_the_function_with_the_most_votes_may_be_wrong():
-    tasks = tasks_of(samples_of("complete_algorithm", "u1bf1=u2bf1=\\$1n;", prompt_length=12))
-    answers = ["\\L;", "\\$1n;", "\\L1n;", "\\L;"]
-    found = grade_samples(
-        tasks, lambda *_: (Programs.from_strings(answers), np.ones(4, np.bool_)), MODEL, Dataset(), 4
-    )
+    found = induced("u1bf1=u2bf1=\\$1n;", 12, ["\\L;", "\\$1n;", "\\L1n;", "\\L;"])
     assert found["agreed"].to_list() == [[0.25, 0.0, 0.0]]
 
 

@@ -10,29 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.config import TEMPLATE_OF, TEMPLATES, Dataset
-from cadmus.dataset.sampler import sample
+from cadmus.config import TEMPLATE_OF, TEMPLATES
 from cadmus.evaluate.criteria import DEFINITION
-from cadmus.evaluate.grading import Task, grade, tasks_of
+from cadmus.evaluate.grading import Task, grade
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
 from cadmus.model.completing import Completion
 from cadmus.programs import Programs
 from cadmus.templates.behaviour import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
 from cadmus.vm.reference import Number, run
+from tests.evaluate.samples import DATASET, tasks_of_template
 
 COUNT = 20_000
-# A hash decides the split; 0.49 samples ten times faster than 0.05.
-DATASET = Dataset(eval_fraction=0.49)
 SYMBOLS = "".join(isa.BY_SYMBOL)
-
-
-@cache
-def tasks_by_template(template: str) -> list[Task]:
-    samples = sample(DATASET, 1, template, "test", 0, COUNT)
-    samples.template = np.full(len(samples), template, object)
-    assert len(samples) == COUNT
-    return tasks_of(samples)
 
 
 def graded(task: Task, completions: list[str], ended: bool = True) -> pl.DataFrame:
@@ -95,7 +85,7 @@ def kind_of_calls(prompt: str) -> str:
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_reference_is_always_solved(template: str) -> None:
-    for task in tasks_by_template(template):
+    for task in tasks_of_template(template, COUNT):
         completions = graded(task, references_of(task))
         assert len(completions) > COUNT / 10
         for metric in ("solved", "exact", "next_token", "verified"):
@@ -106,7 +96,7 @@ def test_the_reference_is_always_solved(template: str) -> None:
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_a_mutated_reference_that_changes_the_answer_is_never_solved(template: str) -> None:
-    for task in tasks_by_template(template):
+    for task in tasks_of_template(template, COUNT):
         rng = np.random.default_rng(len(task.name))
         places = rng.random(len(task.programs)).tolist()
         others = rng.integers(len(SYMBOLS) - 1, size=len(places)).tolist()
@@ -361,7 +351,7 @@ def test_things_asked(name: str, programs: list[str], asked: list[str]) -> None:
 
 
 def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:
-    (task,) = tasks_by_template("random")
+    (task,) = tasks_of_template("random", COUNT)
     programs = task.programs.to_strings()
     for program, length in list(zip(programs, task.prompt_length.tolist(), strict=True))[:500]:
         result = run(program[:length])

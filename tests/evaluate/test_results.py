@@ -7,6 +7,7 @@ import pytest
 from cadmus.columns import COUNT, NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.evaluate.results import (
+    CEILING,
     METRICS,
     accuracy_by,
     by_examples,
@@ -14,6 +15,7 @@ from cadmus.evaluate.results import (
     gaps_by,
 )
 from cadmus.store import read_results, write_parquet
+from tests.evaluate.samples import completions_of
 
 LOSS = Table({"step": COUNT, "loss": NUMBER.or_null()})
 
@@ -49,34 +51,15 @@ def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes, mess
     assert "\n" not in str(raised.value)
 
 
-def completions(
-    question: str,
-    policy: str,
-    solved: np.ndarray | list[bool],
-    asked: list[str] | None = None,
-) -> pl.DataFrame:
-    n = len(solved)
-    fits = solved if question == "complete_algorithm" else [None] * n
-    return pl.DataFrame(
-        {
-            "policy": [policy] * n,
-            "question": [question] * n,
-            "asked": asked or [str(i) for i in range(n)],
-            **dict.fromkeys(METRICS, np.asarray(solved, np.bool_)),
-            "fits": pl.Series(fits, dtype=pl.Boolean),
-        }
-    )
-
-
 def test_accuracies_are_in_the_order_of_the_completions() -> None:
     graded = pl.concat(
         [
-            completions("random", "model", [True, False, False, False]),
-            completions("complete_algorithm", "model", [True, True, True, False]),
-            completions("random", "constant", [False] * 4),
-            completions("complete_algorithm", "constant", [True] * 4),
+            completions_of("random", "model", [True, False, False, False]),
+            completions_of("complete_algorithm", "model", [True, True, True, False]),
+            completions_of("random", "constant", [False] * 4),
+            completions_of("complete_algorithm", "constant", [True] * 4),
         ]
-    )
+    ).drop(CEILING)
     results = accuracy_by(graded, "question")
     # No row for a metric that is not defined.
     defined = {"random": [metric for metric in METRICS if metric != "fits"], "complete_algorithm": [*METRICS]}
@@ -101,8 +84,8 @@ def test_programs_that_ask_about_the_same_are_one_cluster() -> None:
     same = np.arange(2_000) // 4
     right = same % 2 == 0
     alone, clustered = (
-        accuracy_by(completions("random", "model", right, asked)).row(0, named=True)
-        for asked in (None, same.astype(str).tolist())
+        accuracy_by(completions_of("random", "model", right, **columns)).row(0, named=True)
+        for columns in ({}, {"asked": same.astype(str)})
     )
     assert alone["accuracy"] == clustered["accuracy"] == 0.5
     width = [row["high"] - row["low"] for row in (alone, clustered)]
@@ -115,10 +98,10 @@ def test_the_gap_is_to_the_best_baseline_and_paired() -> None:
     close = model & (rng.random(1_000) < 0.9)
     graded = pl.concat(
         [
-            completions("random", "linear", rng.random(1_000) < 0.2),
-            completions("random", "model", model),
-            completions("random", "most_frequent", close),
-            completions("random", "constant", close),
+            completions_of("random", "linear", rng.random(1_000) < 0.2),
+            completions_of("random", "model", model),
+            completions_of("random", "most_frequent", close),
+            completions_of("random", "constant", close),
         ]
     )
     ((question, baseline, gap, low, high),) = gaps_by(graded, "question").rows()
@@ -136,11 +119,11 @@ def test_the_gap_is_to_the_best_baseline_and_paired() -> None:
 def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
     graded = pl.concat(
         [
-            completions("complete_algorithm", "model", [True, True]),
-            completions("random", "model", [True, False]),
-            completions("equality", "constant", [True]),
-            completions("random", "constant", [True, False]),
-            completions("complete_algorithm", "constant", [False, True]),
+            completions_of("complete_algorithm", "model", [True, True]),
+            completions_of("random", "model", [True, False]),
+            completions_of("equality", "constant", [True]),
+            completions_of("random", "constant", [True, False]),
+            completions_of("complete_algorithm", "constant", [False, True]),
         ]
     )
     assert gaps_by(graded, "question")["question"].to_list() == ["complete_algorithm", "random"]
@@ -173,8 +156,8 @@ def test_lines_without_a_seal_have_the_declared_types(tmp_path):
 def by_text(question: str, *programs: tuple[str, int, bool], policy: str = "model") -> pl.DataFrame:
     """Return completions of programs with their prompt lengths, solved or not."""
     texts, lengths, right = zip(*programs, strict=True)
-    given = completions(question, policy, list(right), list(texts))
-    return given.with_columns(program=pl.col("asked"), prompt_length=pl.Series(lengths))
+    columns = {"asked": texts, "program": texts, "prompt_length": lengths}
+    return completions_of(question, policy, right, **columns)
 
 
 def test_lengths_are_in_bins_of_four():

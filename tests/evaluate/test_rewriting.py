@@ -3,27 +3,16 @@
 import numpy as np
 import pytest
 
-from cadmus.config import Dataset
-from cadmus.dataset.sampler import sample
 from cadmus.evaluate.criteria import copies, is_expression
-from cadmus.evaluate.grading import Task, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.evaluate.rewriting import rules
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
-
-DATASET = Dataset(eval_fraction=0.49)
-
-
-def task_of(question: str) -> Task:
-    template = QUESTIONS[question].template
-    samples = sample(DATASET, 1, template, "test", 0, 2_000)
-    samples.template = np.full(len(samples), template, object)
-    return next(task for task in tasks_of(samples) if task.name == question)
+from tests.evaluate.samples import DATASET, task_of
 
 
 def solved(question: str) -> list[float]:
-    task = task_of(question)
+    task = task_of(question, 2_000)
     prompts = task.prompts.to_strings()
     texts = [Programs.from_strings(map(rule, prompts)) for rule in rules(question)]
     every = np.arange(len(prompts))
@@ -32,7 +21,7 @@ def solved(question: str) -> list[float]:
 
 def test_rewritten_expressions_have_the_same_value() -> None:
     (rule,) = rules("equality")
-    prompts = task_of("equality").prompts.to_strings()
+    prompts = task_of("equality", 2_000).prompts.to_strings()
     for prompt in prompts[:500]:
         text = rule(prompt)[:-1]
         assert is_expression(text)

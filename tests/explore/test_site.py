@@ -7,10 +7,8 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from cadmus.api import tasks, verify
-from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.explore import site
@@ -25,6 +23,7 @@ from cadmus.vm import reference
 from dev.fuzz import CHUNK, programs_of
 from tests.browsing import browser_page
 from tests.checkout import ROOT
+from tests.commands import invoke, refused
 from tests.model.models import SIZES
 
 PAPER = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Paper"]
@@ -139,8 +138,7 @@ def test_models_of_all_kinds_are_written(activation, tmp_path):
 
 
 def test_the_command_writes_a_site(tmp_path, model):
-    done = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "site")], catch_exceptions=False)
-    assert done.exit_code == 0
+    assert invoke("explore", static=tmp_path / "site").exit_code == 0
     opened = {path.name for path in PAGE.iterdir()} | {DATA, "model.bin"}
     snapshots = {f"{path.name}.bin" for path in find_snapshots(SNAPSHOTS)}
     assert {path.name for path in (tmp_path / "site").iterdir()} == opened | snapshots
@@ -160,13 +158,11 @@ def test_the_command_writes_a_site(tmp_path, model):
         label_names()
     )
     # An earlier site is replaced, nothing else.
-    again = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "site")])
-    assert again.exit_code == 0
+    assert invoke("explore", static=tmp_path / "site").exit_code == 0
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("mine")
-    refused = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "mine")])
-    assert (refused.exit_code, [path.name for path in (tmp_path / "mine").iterdir()]) == (1, ["thesis.txt"])
-    assert "is not empty" in str(refused.exception)
+    assert "is not empty" in refused("explore", static=tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
 def test_the_page_loads_nothing_from_other_sites():

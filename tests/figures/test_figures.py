@@ -1,5 +1,6 @@
 """Figures, tables and pages, drawn from tiny results: valid and reproducible."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -7,16 +8,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from cadmus import isa
-from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.regions import LEARNED, REGIONS
-from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy
+from cadmus.evaluate.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
@@ -47,27 +46,29 @@ from cadmus.figures import (
 )
 from cadmus.store import write_parquet
 from cadmus.vm import reference
+from tests.commands import invoke
+from tests.evaluate.samples import completions_of
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
-    x, y = (side.ravel() for side in np.meshgrid(*[np.arange(low, high + 1)] * 2, indexing="ij"))
-    results = pl.DataFrame({"x": x, "y": y}).with_columns(
-        programs=pl.lit(10), correct=10 - (pl.col("x") == pl.col("y")) * pl.col("x").abs()
-    )
-    order = (pl.col("x") - pl.col("y")).sign()
+    """Return ten programs of each pair, wrong on the diagonal as often as its values are large.
+
+    With ``empty``, there is no program of the first pair.
+    """
     counts = {"less": -1, "equal": 0, "greater": 1}
-    results = results.with_columns(
-        (pl.col("correct") * (order == n)).alias(name) for name, n in counts.items()
-    ).with_columns(pl.lit(0).alias(name) for name in LEARNED)
-    if empty:
-        unknown = (pl.col("x") == low) & (pl.col("y") == low)
-        results = results.with_columns(
-            pl.when(unknown).then(0).otherwise("programs").alias("programs"),
-            *(pl.when(~unknown).then(pl.col(name)).alias(name) for name in ("correct", *counts, *LEARNED)),
+    rows = []
+    for x, y in itertools.product(range(low, high + 1), repeat=2):
+        correct = 10 - abs(x) * (x == y)
+        predicted = {name: correct * (np.sign(x - y) == sign) for name, sign in counts.items()}
+        inside = max(abs(x), abs(y)) <= 1
+        rows.append(
+            {"x": x, "y": y, "programs": 10, "correct": correct, **predicted}
+            | {**dict.fromkeys(LEARNED, 0), "in_distribution": inside, "balanced": False}
         )
-    inside = pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1
-    results = results.with_columns(in_distribution=inside, balanced=False)
-    return pl.concat([results, results.filter("in_distribution").with_columns(balanced=True)])
+    if empty:
+        rows[0] |= {"programs": 0, **dict.fromkeys(("correct", *counts, *LEARNED))}
+    balanced = [row | {"balanced": True} for row in rows if row["in_distribution"]]
+    return pl.DataFrame(rows + balanced, infer_schema_length=None)
 
 
 def probes(layers: int = 3) -> pl.DataFrame:
@@ -88,30 +89,21 @@ def training() -> pl.DataFrame:
 
 def completions() -> pl.DataFrame:
     """Return completions of two to nine instructions; the model solves three quarters, baselines one."""
-    rows = {
-        "program": ["1" * (2 + k % 8) for k in range(400)],
-        "prompt_length": [1 + k % 8 for k in range(400)],
-        "asked": [f"{k % 100}" for k in range(400)],
-        "completion": [f"<{k}" for k in range(400)],
-        "uses_drop": [k % 8 == 0 for k in range(400)],
-        "ended": [k % 16 != 4 for k in range(400)],
-        "seen": [k % 2 == 0 for k in range(400)],
+    number = np.arange(400)
+    columns = {
+        "program": ["1" * (2 + k % 8) for k in number],
+        "prompt_length": 1 + number % 8,
+        "asked": (number % 100).astype(str),
+        "completion": [f"<{k}" for k in number],
+        "uses_drop": number % 8 == 0,
+        "ended": number % 16 != 4,
+        "seen": number % 2 == 0,
+        "training_programs": 1000,
     }
-    right = {"model": [k % 4 > 0 for k in range(400)], "baseline": [k % 4 == 1 for k in range(400)]}
     return pl.concat(
-        pl.DataFrame(
-            {
-                "policy": [policy] * 400,
-                "template": [question.template] * 400,
-                "question": [name] * 400,
-                "training_programs": 1000,
-                **rows,
-                **dict.fromkeys(METRICS, right["model" if policy == "model" else "baseline"]),
-            }
-        ).with_columns(
-            fits=pl.col("fits") if question.fits else pl.lit(None, pl.Boolean),
-            ceiling=pl.lit((0.8 if question.ceiling else 1.0) if policy == "model" else None, pl.Float64),
-        )
+        completions_of(
+            name, policy, number % 4 > 0 if policy == "model" else number % 4 == 1, **columns
+        ).with_columns(ceiling=pl.when(policy="model").then(0.8 if question.ceiling else 1.0))
         for policy in ("model", *BASELINES)
         for name, question in QUESTIONS.items()
     )
@@ -737,8 +729,8 @@ def test_repeated_steps_are_plotted_once(tmp_path) -> None:
 def test_the_command_reads_json_lines_and_prints_its_files(tmp_path) -> None:
     lines = [json.dumps(row) for row in training().to_dicts()]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    arguments = ["figure", "training_curve", "--results", tmp_path / "metrics.jsonl"]
-    done = CliRunner().invoke(cadmus, [*map(str, arguments), "--output", str(tmp_path / "curve.png")])
+    files = {"results": tmp_path / "metrics.jsonl", "output": tmp_path / "curve.png"}
+    done = invoke("figure", "training_curve", **files)
     assert done.exit_code == 0
     assert done.output.split() == [str(tmp_path / f"curve.{suffix}") for suffix in ("pdf", "png", "csv")]
     assert (tmp_path / "curve.pdf").exists()

@@ -27,9 +27,9 @@ def random_model(sizes: config.Model = SIZES) -> GPT:
     return model.eval()
 
 
-def ending_model() -> GPT:
+def ending_model(sizes: config.Model = SIZES) -> GPT:
     """Return a random model that ends its programs at many lengths."""
-    model = random_model()
+    model = random_model(sizes)
     with torch.no_grad():
         model.lm_head.weight[isa.END_ID] *= -2
     return model

@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from cadmus.cli.complete import complete as command
 from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import read_metadata, weights_digest
+from tests.commands import invoke
 
 
 def test_it_is_small():
@@ -34,6 +33,6 @@ def test_its_card_is_of_these_weights():
     ],
 )
 def test_it_completes_examples_of_the_documents(prefix, completion):
-    lines = CliRunner().invoke(command, [prefix], catch_exceptions=False).output.splitlines()
+    lines = invoke("complete", prefix).output.splitlines()
     assert lines[1].split() == ["completion", completion]
     assert lines[3].split() == ["verdict", "true"]

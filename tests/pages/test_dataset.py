@@ -6,22 +6,21 @@ import re
 import polars as pl
 import pytest
 import yaml
-from click.testing import CliRunner
 from huggingface_hub import DatasetCard
 
-from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES, parse_config
 from cadmus.dataset.manifest import Described, read_manifest_as
 from cadmus.pages import CITATION, LICENSE
 from cadmus.pages.dataset import size_category
 from tests.checkout import ROOT
+from tests.commands import invoke
 from tests.pages.conftest import VALUES, write
 
 
 @pytest.fixture
 def card_of():
     def written(directory):
-        CliRunner().invoke(cadmus, ["card", str(directory)], catch_exceptions=False)
+        invoke("card", directory)
         return DatasetCard.load(directory / "README.md")
 
     return written

@@ -19,10 +19,3 @@ def test_every_instruction_has_an_example_that_executes_it() -> None:
         outputs = reference.run(program).outputs
         assert outputs
         assert reference.NAN not in outputs, program
-
-
-def test_every_instruction_has_a_row_of_six_cells() -> None:
-    rows = [line for line in manual().splitlines() if line.startswith("| `")]
-    assert len(rows) == isa.VOCABULARY_SIZE
-    for row in rows:
-        assert row.replace("\\|", "").count("|") == 7, row

@@ -3,14 +3,13 @@
 import json
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
-from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
 from cadmus import isa
-from cadmus.cli.train import card as command
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.model.export import read_metadata, save_export, weights_digest
@@ -19,6 +18,8 @@ from cadmus.pages import CITATION
 from cadmus.pages.model import model_card
 from cadmus.store import write_parquet
 from tests.checkout import ROOT
+from tests.commands import invoke, refused
+from tests.evaluate.samples import completions_of
 
 RUN = load_config(ROOT / "tests/tiny.yaml")
 TRAINED = {
@@ -44,25 +45,15 @@ def export(directory, seed=0, **changes):
 def place(tmp_path):
     """A directory with an untrained model and made-up results."""
     export(tmp_path / "model")
+    number = np.arange(50)
     completions = pl.concat(
-        pl.DataFrame(
-            {
-                "policy": [policy] * 50,
-                "template": [question.partition("_")[0]] * 50,
-                "question": [question] * 50,
-                "program": ["34+7="] * 50,
-                "prompt_length": [4] * 50,
-                "asked": [f"{k}" for k in range(50)],
-                "completion": ["="] * 50,
-                **dict.fromkeys(("ended", "uses_drop", "seen"), [False] * 50),
-                "training_programs": [800] * 50,
-                "solved": [k < (right if policy == "model" else 10) for k in range(50)],
-                "fits": pl.Series([None] * 50, dtype=pl.Boolean),
-                "exact": [k < right - 20 for k in range(50)],
-                "next_token": [k < 25 for k in range(50)],
-                "verified": [True] * 50,
-                "ceiling": pl.Series([1.0 if policy == "model" else None] * 50, dtype=pl.Float64),
-            }
+        completions_of(
+            question,
+            policy,
+            number < (right if policy == "model" else 10),
+            exact=number < right - 20,
+            next_token=number < 25,
+            verified=True,
         )
         for policy in ("model", "ends_at_once", "constant")
         for question, right in (("equality", 49), ("equality_comparator", 30), ("random", 10))
@@ -160,10 +151,7 @@ def test_results_of_another_model_or_run_are_refused(place, change, message):
 
 
 def test_the_command_writes_the_card(place):
-    arguments = [str(place / "model"), "--completions", str(place / "completions.parquet")]
-    arguments += ["--metrics", str(place / "metrics.jsonl")]
-    CliRunner().invoke(command, arguments, catch_exceptions=False)
+    files = {"completions": place / "completions.parquet", "metrics": place / "metrics.jsonl"}
+    invoke("card", place / "model", **files)
     assert (place / "model/README.md").read_text() == make(place)
-    arguments += ["--output", str(place / "README.txt")]
-    with pytest.raises(InputError, match=r"must end in .md"):
-        CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert "must end in .md" in refused("card", place / "model", output=place / "README.txt", **files)

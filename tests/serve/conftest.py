@@ -1,19 +1,13 @@
 """Fixtures: a small model, a test client of its server, and the command in a process of its own."""
 
-import re
-import signal
-import subprocess
-import sys
-
 import openai
 import pytest
 from starlette.testclient import TestClient
 
 from cadmus.model.inference import Cadmus
 from cadmus.serve.completions import completion_server
-from dev.measure import PATIENCE
-from tests.checkout import ROOT, environment_of
 from tests.cli.exports import small_export
+from tests.commands import served
 from tests.serve.asking import LOCAL, NAME
 
 
@@ -37,20 +31,9 @@ def client(model):
 @pytest.fixture(scope="session")
 def port(export):
     """Port of the command in a process of its own, stopped with Ctrl-C."""
-    command = [sys.executable, "-m", "cadmus", "serve", "--model", export, "--port", "0", "--device", "cpu"]
-    environment, pipe = {**environment_of(ROOT), "OMP_NUM_THREADS": "1"}, subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=environment) as process:
-        try:
-            line = process.stdout.readline()
-            announced = rf"{NAME} is served at http://127\.0\.0\.1:(\d+)/v1 \(Ctrl-C stops\)\n"
-            found = re.fullmatch(announced, line)
-            assert found, (line, process.stderr.read())
-            yield int(found[1])
-            process.send_signal(signal.SIGINT)
-            output, errors = process.communicate(timeout=PATIENCE)
-            assert (process.returncode, output, errors) == (0, "", "")
-        finally:
-            process.kill()
+    announced = rf"^{NAME} is served at http://127\.0\.0\.1:(\d+)/v1 \(Ctrl-C stops\)\n$"
+    with served("serve", "--model", export, "--port", 0, "--device", "cpu", line=announced) as found:
+        yield int(found)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from cadmus.study import law
 from cadmus.study.page import write_all
 from cadmus.study.results import TABLE, Results, collect, read
 from tests.checkout import ROOT
-from tests.study.exports import write_metadata
+from tests.study.exports import write_training
 
 TRUE = law.Law(np.array([0.5, 60.0, 0.4, 300.0, 0.5]), np.array([0.0, 100.0]))
 FLOPS = (1e12, 1e13, 1e14)
@@ -106,14 +106,9 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
     path.write_text(json.dumps({**VALUES, "study": losses}))
     study = load_study(path)
     for run in study.runs:
-        (tmp_path / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
-        (tmp_path / run.dataset / "dataset/manifest.json").write_text("{}")
-        (tmp_path / run.training / "training").mkdir(parents=True)
-        write_metadata(tmp_path / run.training / "model", run.config, matmul_rate=1e12)
-        step = {"step": 1, "loss": 1 + 1 / run.config.model.width, "completion_loss": 1.0, "programs": 80}
-        (tmp_path / run.training / "training/metrics.jsonl").write_text(
-            json.dumps({**step, "flops": 1e9 * run.config.model.width, "seconds": 1.0}) + "\n"
-        )
+        width = run.config.model.width
+        step = {"step": 1, "loss": 1 + 1 / width, "completion_loss": 1.0, "programs": 80}
+        write_training(tmp_path, run, [{**step, "flops": 1e9 * width, "seconds": 1.0}], 1e12)
     collect(study, tmp_path, tmp_path / "study.parquet")
     assert {"parameters", "programs"} <= set(TABLE.columns)
     written = write_all(tmp_path / "study.parquet", tmp_path / "sizes")

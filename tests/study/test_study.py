@@ -1,15 +1,12 @@
 """The results of a study, its comparison and its page, from result files made here."""
 
-import json
 import re
 
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from cadmus import experiments, store
-from cadmus.cli.configs import study as command
 from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
@@ -23,8 +20,10 @@ from cadmus.study.page import table, write_all
 from cadmus.study.results import MINUTES, TABLE, collect, read, summarized
 from dev.docs.study import publish
 from tests.checkout import ROOT
+from tests.commands import invoke
+from tests.evaluate.samples import completions_of
 from tests.figures import test_figures as samples
-from tests.study.exports import write_metadata
+from tests.study.exports import write_training
 
 TEXT = f"""\
 extends: {ROOT}/tests/tiny.yaml
@@ -50,27 +49,6 @@ def config(tmp_path):
     return path
 
 
-def completions(solved, programs=40):
-    """Return completions of the model, a fraction of them solved, and of a baseline that solves none."""
-    rows = []
-    for policy, fraction in (("model", solved), ("constant", 0.0)):
-        right = np.arange(programs) < fraction * programs
-        metrics = dict.fromkeys(("solved", "exact", "next_token", "verified"), right)
-        common = {
-            "policy": policy,
-            "template": "equality",
-            "question": "equality",
-            "asked": [str(k) for k in range(programs)],
-            "program": "11=",
-            "completion": "1=",
-            **dict.fromkeys(("prompt_length", "training_programs"), 1),
-            **dict.fromkeys(("ended", "uses_drop", "seen"), True),
-        }
-        unknown = {"fits": pl.lit(None, pl.Boolean), "ceiling": pl.lit(1.0 if policy == "model" else None)}
-        rows.append(pl.DataFrame({**common, **metrics}).with_columns(**unknown))
-    return pl.concat(rows)
-
-
 def grid(correct):
     x, y = (axis.ravel() for axis in np.meshgrid(np.arange(-21, 22), np.arange(-21, 22)))
     inside = (abs(x) <= 20) & (abs(y) <= 20)
@@ -86,18 +64,14 @@ def results(tmp_path, config):
     directory = tmp_path / "results"
     for run in load_study(config).runs:
         accuracy = ACCURACY[run.variant.split(",")[0]] + 0.05 * run.seed
-        (directory / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
-        (directory / run.dataset / "dataset/manifest.json").write_text("{}")
-        training, evaluation = directory / run.training, directory / run.evaluation
-        (training / "training").mkdir(parents=True)
         losses = {"loss": 2.0, "completion_loss": 1.0 - accuracy, "seconds": 60.0}
         steps = [{"step": k, "programs": 8 * k, "flops": 1e9 * k, **losses} for k in range(1, 61)]
-        (training / "training/metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-        write_metadata(training / "model", run.config, matmul_rate=2e12)
+        write_training(directory, run, steps, 2e12)
+        evaluation = directory / run.evaluation
         (evaluation / "experiments").mkdir(parents=True)
-        store.write_parquet(
-            evaluation / "experiments/completions.parquet", "results", completions(accuracy), {}
-        )
+        solved = {"model": np.arange(40) < 40 * accuracy, "constant": np.zeros(40, bool)}
+        completions = pl.concat(completions_of("equality", *each) for each in solved.items())
+        store.write_parquet(evaluation / "experiments/completions.parquet", "results", completions, {})
         store.write_parquet(evaluation / "experiments/grid.parquet", "results", grid(9), {})
     return directory
 
@@ -300,13 +274,10 @@ def test_experiments_without_a_summary_name_no_metrics():
 
 
 def test_the_commands(config, results, tmp_path):
-    def invoke(*arguments):
-        return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
-
-    listed = invoke("runs", config, "--results", results).output.splitlines()
+    listed = invoke("study", "runs", config, results=results).output.splitlines()
     assert len(listed) == 13
     assert all(line.endswith("finished") for line in listed[1:])
     output = tmp_path / "study.parquet"
-    assert invoke("collect", config, "--results", results, "--output", output).exit_code == 0
-    drawn = invoke("draw", output, "--output", tmp_path / "demo").output.splitlines()
+    assert invoke("study", "collect", config, results=results, output=output).exit_code == 0
+    drawn = invoke("study", "draw", output, output=tmp_path / "demo").output.splitlines()
     assert str(tmp_path / "demo" / PAGE) in drawn

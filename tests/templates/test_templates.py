@@ -1,10 +1,8 @@
 """All templates: true programs, composed as documented."""
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +16,7 @@ from cadmus.templates import Draw
 from cadmus.templates.answers import numeral
 from cadmus.vm import compiled, reference
 from tests.checkout import ROOT, copy_folder
+from tests.commands import python
 from tests.templates.conftest import COUNT
 
 TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
@@ -139,22 +138,14 @@ def test_a_tenth_template_can_be_added_as_documented(tmp_path):
     values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
     (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
-    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-        )
-
+    run = partial(python, "-c", cwd=tmp_path, PYTHONPATH=str(tmp_path))
     # Datasets without its programs stay the same.
     digest = "import sys; from cadmus import config; print(config.load_config(sys.argv[1]).dataset_digest())"
     quick = ROOT / "config/quick.yaml"
-    assert python(digest, str(quick)).stdout.strip() == load_config(quick).dataset_digest()
-    assert python(digest, "ten.yaml").stdout.strip() != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
+    assert run(digest, quick).stdout.strip() == load_config(quick).dataset_digest()
+    assert run(digest, "ten.yaml").stdout.strip() != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
     command = "from cadmus.cli.main import main; main()"
-    sampled = python(command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml")
+    sampled = run(command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml")
     assert sampled.stderr == ""
     programs = sampled.stdout.splitlines()
     assert len(set(programs)) == 100

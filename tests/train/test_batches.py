@@ -12,6 +12,7 @@ from cadmus.programs import Programs, Samples
 from cadmus.train.batches import Loader, Prefetcher, deal, pack, pack_batch, programs_of
 from cadmus.train.labels import NO_TARGET
 from tests.model.models import random_programs
+from tests.train.runs import run_config
 
 
 def test_each_epoch_is_another_permutation():
@@ -28,22 +29,15 @@ def test_a_batch_depends_only_on_seed_and_step():
     assert not np.array_equal(programs_of(0, 2, 10, 25), onward[0])
 
 
-def run_config(**train) -> config.Config:
-    sizes = {"layers": 1, "width": 8, "heads": 1, "mlp": 8}
-    values = {
-        "name": "batches",
-        "dataset": {"templates": {"random": {"train": 1}}},
-        "model": sizes,
-        "train": {"steps": 1, "batch_size": 4, **train},
-    }
-    return config.parse_config(values, "test")
+def small(**train) -> config.Config:
+    return config.parse_config(run_config(**{"steps": 1, "batch_size": 4, **train}), "test")
 
 
 def test_label_only_programs_have_labels_and_no_targets():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
-    run = run_config(batch_size=8, label_only={"share": 0.5}, **labels)
+    run = small(batch_size=8, label_only={"share": 0.5}, **labels)
     batch = Loader(training_set, 0, run).load(0)
     (packed,) = batch.micro_batches
     assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
@@ -61,7 +55,7 @@ def test_states_are_exchanged_from_start_to_stop():
     training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
     between = {"share": 1.0, "start": 0.25, "stop": 0.75}
-    loader = Loader(training_set, 0, run_config(steps=8, batch_size=2, **labels, interchange=between))
+    loader = Loader(training_set, 0, small(steps=8, batch_size=2, **labels, interchange=between))
     exchanged = [loader.load(step).micro_batches[0].exchange is not None for step in range(8)]
     assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
 
@@ -71,7 +65,7 @@ def test_threads_prepare_the_same_batches(threads):
     """Over the end of an epoch, from a step in the middle."""
     programs = random_programs(40, 4, 30, seed=2)
     training_set = Samples(programs, programs.lengths)
-    loader = Loader(training_set, 3, run_config(batch_size=16, state_weight=1.0))
+    loader = Loader(training_set, 3, small(batch_size=16, state_weight=1.0))
     prefetcher = Prefetcher(loader.load, 2, threads)
     for step in range(2, 9):
         prefetcher.prepare()
@@ -94,7 +88,7 @@ def test_an_error_of_a_thread_reaches_the_training():
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
-    batches = [Loader(training_set, 0, run_config(), rank, ranks=2).load(0) for rank in (0, 1)]
+    batches = [Loader(training_set, 0, small(), rank, ranks=2).load(0) for rank in (0, 1)]
     tokens = [len(string) + 1 for string in strings]
     for batch in batches:
         assert batch.tokens == sum(tokens)

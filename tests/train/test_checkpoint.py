@@ -1,6 +1,5 @@
 """Checkpoints: contents, order of writing, locks, damage, and runs they do not belong to."""
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from cadmus.config import parse_config
 from cadmus.errors import InputError, RankLocalError
 from cadmus.train import checkpoint
 from cadmus.train.paths import LOCK, METADATA, STATE, find_checkpoints
-from dev import forging
+from tests import forging
 from tests.train import worker
 from tests.train.runs import losses, run_config, train
 
@@ -138,24 +137,19 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_works(tmp_path):
     assert len(losses(tmp_path)) == 10
 
 
-def edited(checkpoint: Path, change: Callable[[dict], object]) -> None:
-    """Change the metadata of a checkpoint and seal them again, with the digest of the state."""
-    path = checkpoint / METADATA
-    tree = json.loads(path.read_text())
-    tree["cadmus"]["files"][STATE] = store.digest_of(checkpoint / STATE)
-    change(tree)
-    path.write_text(json.dumps(tree))
-    forging.seal(path)
+def of_metadata(change: Callable[[dict], object]) -> Callable[[Path], None]:
+    """Return what changes the metadata of a checkpoint and seals them again."""
+    return lambda checkpoint: forging.edit(checkpoint / METADATA, change)
 
 
-def edited_state(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], None]:
+def of_state(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], None]:
     """Return what changes the final LayerNorm of a checkpoint."""
 
     def write(checkpoint: Path) -> None:
         tensors = load_file(checkpoint / STATE)
         name = "weight/final_layer_norm.weight"
         save_file({**tensors, name: change(tensors[name])}, checkpoint / STATE)
-        edited(checkpoint, lambda tree: None)
+        forging.seal_all(checkpoint / STATE)
 
     return write
 
@@ -163,33 +157,18 @@ def edited_state(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Pa
 @pytest.mark.parametrize(
     ("forge", "problem"),
     [
+        (lambda path: path.rename(path.with_name("step-9999999999")), "step-9999999999: is of step 2; give"),
+        (of_metadata(lambda tree: tree.pop("step")), r"meta\.json: step: is missing; delete its"),
+        (of_metadata(lambda tree: tree.update(adam_steps=9)), "adam_steps: must be at most step 2"),
+        (of_metadata(lambda tree: tree.update(values=[])), "values: must be a mapping"),
         (
-            lambda path: path.rename(path.with_name("step-9999999999")),
-            "step-9999999999: is of step 2; give it its",
-        ),
-        (
-            lambda path: edited(path, lambda tree: tree.pop("step")),
-            r"meta\.json: step: is missing; delete its",
-        ),
-        (
-            lambda path: edited(path, lambda tree: tree.update(adam_steps=9)),
-            "adam_steps: must be at most step 2",
-        ),
-        (lambda path: edited(path, lambda tree: tree.update(values=[])), "values: must be a mapping"),
-        (
-            lambda path: edited(path, lambda tree: tree["values"]["progress"].update(tokens="many")),
+            of_metadata(lambda tree: tree["values"]["progress"].update(tokens="many")),
             r"values\.progress\.tokens: must be a valid integer, got 'many'",
         ),
-        (
-            lambda path: edited(path, lambda tree: tree.update(description=None)),
-            "description: must be a mapping",
-        ),
-        (
-            lambda path: edited(path, lambda tree: tree["cadmus"].pop("files")),
-            "cadmus.files: must have state",
-        ),
-        (edited_state(lambda of: of[:-1].clone()), r"weight: must be finite numbers of shape \(32,\)"),
-        (edited_state(lambda of: of * torch.nan), r"weight: must be finite numbers of shape \(32,\)"),
+        (of_metadata(lambda tree: tree.update(description=None)), "description: must be a mapping"),
+        (of_metadata(lambda tree: tree["cadmus"].pop("files")), "cadmus.files: must have state"),
+        (of_state(lambda of: of[:-1].clone()), r"weight: must be finite numbers of shape \(32,\)"),
+        (of_state(lambda of: of * torch.nan), r"weight: must be finite numbers of shape \(32,\)"),
     ],
 )
 def test_a_forged_checkpoint_is_one_line(tmp_path, forge, problem):

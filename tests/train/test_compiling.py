@@ -8,6 +8,7 @@ import torch
 from cadmus import config
 from cadmus.model.gpt import GPT
 from cadmus.train import compiling
+from tests.train.runs import run_config
 
 CPU = torch.device("cpu")
 
@@ -16,13 +17,7 @@ CPU = torch.device("cpu")
 def run(monkeypatch) -> config.Config:
     monkeypatch.setattr(compiling, "WORTH", 0)
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda *of_one_rank: None)
-    values = {
-        "name": "test",
-        "dataset": {"templates": {"random": {"train": 1}}},
-        "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
-        "train": {"steps": 1, "precision": "bf16"},
-    }
-    return config.parse_config(values, "test")
+    return config.parse_config(run_config(steps=1), "test")
 
 
 def compiled(model: GPT) -> bool:

@@ -17,10 +17,8 @@ from cadmus.train.labels import CLASSES
 from cadmus.train.paths import find_checkpoints, find_snapshots
 from tests.train import worker
 from tests.train.runs import assert_same_model, go_back, losses, metrics, run_config, train, train_ranks
+from tests.train.test_state import NO_DIFFERENCE
 from tests.train.worker import Interrupt
-
-NO_DIFFERENCE = 2e-5
-"""Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
 
 
 @pytest.mark.parametrize(

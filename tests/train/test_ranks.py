@@ -14,6 +14,7 @@ from cadmus.train import ranks as launch
 from cadmus.train.ranks import Nodes
 from dev.measure import PATIENCE, kill_tree, wait_for
 from tests.checkout import ROOT
+from tests.commands import python
 
 
 def test_ranks_fail_and_stop_together(tmp_path):
@@ -143,10 +144,8 @@ def test_a_variable_that_no_launcher_sets_is_one_line(monkeypatch, variables, me
 
 
 def test_the_command_checks_the_variables_first(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "abc"}
     files = [f"--{name}={tmp_path / name}" for name in ("dataset", "checkpoints", "output", "metrics")]
-    command = [sys.executable, "-m", "cadmus", "train", *files]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = python("-m", "cadmus", "train", *files, RANK="abc")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("cadmus: error: RANK: must be a whole number from 0 to 1000000, got 'abc'")

@@ -8,16 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cadmus.cli.train import train
 from cadmus.errors import InputError
 from cadmus.train import ranks
 from dev.measure import PATIENCE
-from tests.checkout import copy_checkout, environment_of
+from tests.checkout import ROOT, copy_checkout, environment_of
+from tests.commands import refused
 from tests.train.runs import free_port
 
-ROOT = Path(__file__).parents[2]
 STEP = {
     "SLURM_JOB_ID": "4711",
     "SLURM_STEP_NUM_NODES": "2",
@@ -167,8 +165,6 @@ def test_uneven_ranks_are_refused():
 
 
 def test_ranks_must_divide_the_batch(tmp_path):
-    places = ["dataset", "checkpoints", "output", "metrics"]
-    options = [text for place in places for text in (f"--{place}", str(tmp_path / place))]
-    arguments = ["--config", str(ROOT / "tests/tiny.yaml"), "--ranks", "3", *options]
-    with pytest.raises(InputError, match=r"^--ranks 3: train\.batch_size: .* multiple of ranks 3, got 64"):
-        CliRunner().invoke(train, arguments, catch_exceptions=False)
+    files = {name: tmp_path / name for name in ("dataset", "checkpoints", "output", "metrics")}
+    message = refused("train", config=ROOT / "tests/tiny.yaml", ranks=3, **files)
+    assert re.match(r"--ranks 3: train\.batch_size: .* multiple of ranks 3, got 64", message)

@@ -1,10 +1,7 @@
 """Numba's cache of the compiled VM."""
 
-import os
-import subprocess
-import sys
-
 from tests.checkout import copy_folder
+from tests.commands import python
 
 
 def test_compiled_code_survives_its_cache(tmp_path) -> None:
@@ -13,13 +10,7 @@ def test_compiled_code_survives_its_cache(tmp_path) -> None:
         "from cadmus.programs import Programs; from cadmus.vm import compiled\n"
         r"print(compiled.execute(Programs.from_strings([r'\1-ER;\g;5f', '34+7=', r'9I0l\+;'])))"
     )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    printed = [
-        subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-        ).stdout
-        for _ in range(2)
-    ]
+    printed = [python("-c", script, NUMBA_CACHE_DIR=str(tmp_path)).stdout for _ in range(2)]
     assert any(tmp_path.rglob("*.nbi"))
     assert printed[0] == printed[1]
     assert printed[0].startswith("Outcome(true=array([False,  True,  True])")
@@ -34,13 +25,9 @@ def test_a_change_of_the_instruction_table_invalidates_the_compiled_code(tmp_pat
         "print(compiled.verdicts(Programs.from_strings(programs)).tolist(),\n"
         "      [reference.run(program).true for program in programs])"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
     def verdicts() -> str:
-        command = [sys.executable, "-c", script]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        return python("-c", script, cwd=tmp_path, PYTHONPATH=str(tmp_path)).stdout.strip()
 
     assert verdicts() == "[True, False, True, True] [True, False, True, True]"
     table = tmp_path / "cadmus/isa.py"
