@@ -124,7 +124,9 @@ def test_the_experiments_are_complete(results):
     assert set(curve["metric"]) == {"solved", "fits", "exact", "next_token", "verified"}
     grid = pl.read_parquet(results / "experiments/grid.parquet")
     assert len(grid.filter(~pl.col("balanced"))) == 45 * 45
-    assert grid.filter("balanced")["programs"].sum() == (1 + len(OUTSIDE)) * CONFIG.evaluate.grid.balanced
+    inside, outside = (grid.filter("balanced", in_distribution=of)["programs"].sum() for of in (True, False))
+    assert inside == CONFIG.evaluate.grid.balanced
+    assert 0 < outside <= len(OUTSIDE) * CONFIG.evaluate.grid.balanced
     probe = pl.read_parquet(results / "experiments/probe.parquet")
     assert len(probe) == 2 * (CONFIG.model.layers + 1) * 11
     for accuracies in (curve, probe):

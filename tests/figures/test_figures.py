@@ -710,7 +710,7 @@ def test_the_regions_of_the_grid_have_the_diagonal_of_the_paper(tmp_path) -> Non
 
 def test_regions_without_a_program_are_not_drawn() -> None:
     inside = grid(-1, 1, empty=False)
-    assert legend(accuracy_by_distance.draw(inside)) == ["best baseline", "both inside"]
+    assert legend(accuracy_by_distance.draw(inside)) == ["best baseline, in their colors", "both inside"]
     assert grid_regions.table(inside)["Accuracy"].to_list()[1:-1] == ["none tested"] * 4
 
 
