@@ -318,6 +318,16 @@ class Train(Section):
             raise ValueError(f"label_only.share: leaves no other program of {self.batch_size}; lower it")
 
     @property
+    def objectives(self) -> list[str]:
+        """Names of the objectives, modules in ``cadmus/train/objectives``: those with a weight above 0."""
+        weights = {
+            "next_token": 1,
+            "state_supervision": self.state_weight,
+            "verdict": len(self.verdict_steps),
+        }
+        return [name for name, weight in weights.items() if weight]
+
+    @property
     def verdict_steps(self) -> range:
         """Steps, counted from 0, that train on the verdict."""
         first = self.steps - math.ceil(self.verdict.fraction * self.steps)

@@ -29,6 +29,7 @@ from cadmus.tools import epoch_seed, generator
 from cadmus.train.interchange import Exchange, choose
 from cadmus.train.label_only import label_only
 from cadmus.train.labels import NO_TARGET, state_labels
+from cadmus.train.ranks import ALONE, Place
 
 
 def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
@@ -116,19 +117,17 @@ class Loader:
         training_set: Samples,
         seed: int,
         run: config.Config,
-        rank: int = 0,
-        ranks: int = 1,
-        device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
+        place: Place = ALONE,
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
         self._row_length = run.row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
-        programs = run.train.batch_size // ranks
+        programs = run.train.batch_size // place.ranks
         of_rank = programs // (run.train.micro_batch_size or programs)
-        self._micro_batches = ranks * of_rank
-        self._mine = slice(rank * of_rank, (rank + 1) * of_rank)
-        self._device = device
+        self._micro_batches = place.ranks * of_rank
+        self._mine = slice(place.rank * of_rank, (place.rank + 1) * of_rank)
+        self._device = place.device
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""

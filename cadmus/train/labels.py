@@ -2,7 +2,7 @@
 
 The next-token loss shows the model only the tokens. State supervision also shows it the computation that they
 follow from: after every token the program up to there is executed, and the model predicts what is on top of
-the stack, from the output of an inner block (:class:`cadmus.train.objectives.StateSupervision`).
+the stack, from the output of an inner block (:mod:`cadmus.train.objectives.state_supervision`).
 
 Most labels are classes: small integers are classes of their own, larger ones share one; sequences are classed
 by length and decorated integers by decoration. Some (:class:`cadmus.config.StateLabels`) look deeper: the

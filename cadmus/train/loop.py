@@ -30,9 +30,11 @@ from cadmus.train.batches import Batch, Loader, Prefetcher
 from cadmus.train.compiling import compile_blocks
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
-from cadmus.train.objectives import NextToken, Objective, StateSupervision, SupervisedGPT, forward
+from cadmus.train.objectives import build
+from cadmus.train.objectives.objective import Setting, forward
+from cadmus.train.objectives.state_supervision import SupervisedGPT
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
-from cadmus.train.ranks import deferred_signals, on_first_rank
+from cadmus.train.ranks import Place, deferred_signals, on_first_rank
 
 if TYPE_CHECKING:
     from cadmus.train.validation import Validation
@@ -63,20 +65,20 @@ def train(
         Interrupted: SIGTERM or SIGINT; the run can be resumed.
     """
     device = engine.start_process()
-    ranks = distributed.get_world_size()
-    log = log if distributed.get_rank() == 0 else (lambda line: None)
+    place = Place(distributed.get_rank(), distributed.get_world_size(), device)
+    log = log if place.rank == 0 else (lambda line: None)
     try:
-        if not run.train.divides(ranks):
+        if not run.train.divides(place.ranks):
             raise InputError(
-                f"train.batch_size: {run.train.batch_size} programs cannot be shared equally by {ranks} "
-                "ranks, in whole micro-batches; start another number of ranks"
+                f"train.batch_size: {run.train.batch_size} programs cannot be shared equally by "
+                f"{place.ranks} ranks, in whole micro-batches; start another number of ranks"
             )
-        run = run.model_copy(update={"train": engine.with_precision(run.train, device)})
-        with checkpoint.exclusive(paths.checkpoints), memory_errors(run, ranks):
-            Training(run, read, data_digest, paths, device, log, held_out).run()
+        run = run.model_copy(update={"train": engine.with_precision(run.train, place.device)})
+        with checkpoint.exclusive(paths.checkpoints), memory_errors(run, place.ranks):
+            Training(run, read, data_digest, paths, place, log, held_out).run()
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
-        if not isinstance(error, RankLocalError) or ranks == 1:
+        if not isinstance(error, RankLocalError) or place.ranks == 1:
             engine.stop_process()
         raise
     engine.stop_process()
@@ -126,53 +128,48 @@ class Training:
         read: data.Read,
         data_digest: str,
         paths: RunPaths,
-        device: torch.device,
+        place: Place,
         log: Callable[[str], None],
         held_out: Callable[[], Samples] | None,
     ) -> None:
-        self.config, self.data_digest, self.paths = run, data_digest, paths
-        self.device, self.log = device, log
-        self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
-        place = (self.rank, self.ranks, device)
+        self.config, self.data_digest, self.paths, self.log = run, data_digest, paths, log
+        self.place, self.device = place, place.device
         self.description = checkpoint.describe(run, data_digest)
-
-        training_set = data.share(read)
-        seed = seed_of(run.seed, "train", run.train.seed)
-        self.loader = Loader(training_set, seed, run, *place)
         self.step, self.progress = 0, START
-        self.validation: Validation | None = None
-        if held_out is not None and paths.snapshots is not None and self.rank == 0:
-            # It imports Polars, which other trainings do without; so does training on the verdict.
-            from cadmus.train import validation
 
-            self.validation = validation.Validation(held_out(), run.dataset)
-
+        # One seed decides the order of the programs, the first weights and what is sampled.
+        seed = seed_of(run.seed, "train", run.train.seed)
+        loader = Loader(data.share(read), seed, run, place)
         if run.model.mixer != config.ATTENTION:
             mixer.check(run.model.mixer, run.model.width, run.model.heads)
+
+        # The order of what follows matters. Nothing draws random numbers between the seed and the weights.
+        # The blocks are compiled before DeepSpeed wraps the model. It copies the weights when it starts, so
+        # those of a checkpoint are loaded before, and the state of the optimizer, which it makes, after.
         torch.manual_seed(seed % 2**64)
         model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
-        problem = compile_blocks(model, run, device)
+        problem = compile_blocks(model, run, place.device)
         if problem is not None:
             log(f"train.compile: {problem}")
         saved = checkpoint.find_latest(paths.checkpoints, self.description)
         if saved is None:
-            self.engine = engine.initialize(model, run.train, device)
+            self.engine = engine.initialize(model, run.train, place.device)
         else:
             with saved.tensors(model) as tensors:
                 engine.load_weights(model, tensors)
-                self.engine = engine.initialize(model, run.train, device)
+                self.engine = engine.initialize(model, run.train, place.device)
                 engine.restore(self.engine, tensors, saved.adam_steps, run.row_length)
             self.step, self.progress = saved.step, saved.values["progress"]
             log(f"resuming after step {self.step} from {saved.path}")
 
-        self.objectives: list[Objective] = [NextToken(run.train, self.ranks, device)]
-        if run.train.state_weight:
-            self.objectives.append(StateSupervision(run.train, self.ranks, device))
-        if run.train.verdict_steps:
-            from cadmus.train import verdict
+        self.objectives = build(Setting(run, place, self.engine, read, seed, log))
+        self.batches = Prefetcher(loader.load, self.step, THREADS if runs_ahead(place.device) else 0)
+        self.validation: Validation | None = None
+        if held_out is not None and paths.snapshots is not None and place.rank == 0:
+            # It imports Polars, which other trainings do without; so does training on the verdict.
+            from cadmus.train import validation
 
-            self.objectives.append(verdict.Verdict(self.engine, read, run, seed, *place, log))
-        self.batches = Prefetcher(self.loader.load, self.step, THREADS if runs_ahead(device) else 0)
+            self.validation = validation.Validation(held_out(), run.dataset)
         self.matmul_rate = self._matmul_rate()
 
     def _matmul_rate(self) -> float:
@@ -187,7 +184,7 @@ class Training:
         """Train to the last step and export the model."""
         train, paths = self.config.train, self.paths
         self.snapshots = set() if paths.snapshots is None else snapshot_steps(train)
-        self.display = Display(self.step, train.steps, self.log, visible=self.rank == 0)
+        self.display = Display(self.step, train.steps, self.log, visible=self.place.rank == 0)
         with deferred_signals() as received, self.display.bar, closing(self.batches):
             on_first_rank(self._open_files)
             self.clock = time.perf_counter()
@@ -270,7 +267,7 @@ class Training:
             if self.validation:
                 loss, solved = metrics["validation_loss"], metrics["validation_solved"]
                 self.log(f"step {done}: validation loss {loss:.4f}, solved {solved:.1%}")
-        if self.rank == 0:
+        if self.place.rank == 0:
             self._write(done, {"step": done, **metrics, **self.progress})
         self.display.show(done, metrics["loss"], tokens)
         return stopped > 0
@@ -279,11 +276,7 @@ class Training:
         """Return the metrics of a step from the sums of its objectives over all ranks."""
         train, batch = self.config.train, launched.batch
         metrics: dict[str, Any] = {
-            "loss": math.nan,
-            "completion_loss": math.nan,
-            "state_loss": None,
-            "verdict": None,
-            "verdict_solved": None,
+            **{name: None for objective in self.objectives for name in objective.names},
             "learning_rate": launched.learning_rate,
             "fill": batch.fill,
             "tokens": batch.tokens,
@@ -312,7 +305,7 @@ class Training:
         self.metrics = MetricsFile(self.paths.metrics, self.step)
 
     def _save(self) -> None:
-        if self.rank == 0:
+        if self.place.rank == 0:
             self.metrics.flush()
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
         checkpoint.save(self.engine, place, self.step, self.description, {"progress": self.progress}, keep)
@@ -331,7 +324,7 @@ class Training:
                 "steps": self.step,
                 **self.progress,
                 "device": device_name(self.device),
-                "cores": torch.get_num_threads() * self.ranks,
+                "cores": torch.get_num_threads() * self.place.ranks,
                 "matmul_rate": self.matmul_rate,
             }
             save_export(model, directory, metadata)

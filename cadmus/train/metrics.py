@@ -4,9 +4,11 @@
 ``step``                 steps done
 ``loss``                 mean over all targets, in nats
 ``completion_loss``      mean over the targets in completions, in nats
-``state_loss``           weighted sum over the labels of a token, mean over all, in nats; null without
-``verdict``              by question, the fractions of the completions sampled in this step that
-                         :data:`cadmus.train.verdict.COUNTS` names; null without any
+``state_loss``           with state supervision, the weighted sum over the labels of a token, mean over all,
+                         in nats
+``verdict``              with training on the verdict, by question, the fractions of the completions sampled
+                         in this step that :data:`cadmus.train.objectives.verdict.COUNTS` names; null at steps
+                         without any
 ``verdict_solved``       the mean fraction solved over these questions
 ``validation_loss``      at a snapshot, of completions of the validation split, in nats (for each template,
                          :data:`cadmus.train.validation.PROGRAMS` programs); null at other steps
@@ -18,6 +20,8 @@
 ``flops``                since the start, see :func:`cadmus.model.flops.training_flops`
 ``seconds``              since the start, over all resumed parts
 ======================== ==========================================================================
+
+An objective of :mod:`cadmus.train.objectives` adds its own.
 """
 
 import json

@@ -44,6 +44,17 @@ OF_NODES = ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_LAUNCH_NODE_IPADDR")
 T = TypeVar("T")
 
 
+class Place(NamedTuple):
+    """Where a rank computes."""
+
+    rank: int
+    ranks: int
+    device: torch.device
+
+
+ALONE = Place(0, 1, torch.device("cpu"))
+
+
 class Nodes(NamedTuple):
     """The nodes that ``srun`` started this command on, once on each."""
 

@@ -11,6 +11,7 @@ from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
 from cadmus.train.batches import Loader, Prefetcher, deal, pack, pack_batch, programs_of
 from cadmus.train.labels import NO_TARGET
+from cadmus.train.ranks import Place
 from tests.model.models import random_programs
 from tests.train.runs import run_config
 
@@ -88,7 +89,9 @@ def test_an_error_of_a_thread_reaches_the_training():
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
-    batches = [Loader(training_set, 0, small(), rank, ranks=2).load(0) for rank in (0, 1)]
+    batches = [
+        Loader(training_set, 0, small(), Place(rank, 2, torch.device("cpu"))).load(0) for rank in (0, 1)
+    ]
     tokens = [len(string) + 1 for string in strings]
     for batch in batches:
         assert batch.tokens == sum(tokens)

@@ -32,7 +32,7 @@ def test_a_nan_loss_ends_the_run(tmp_path):
 
 def _train_on_nan(directory: Path, data_digest: str) -> None:
     """As worker.train, with a loss of NaN from the seventh forward pass on."""
-    from cadmus.train import objectives
+    from cadmus.train.objectives import objective
 
     seen = []
 
@@ -41,7 +41,7 @@ def _train_on_nan(directory: Path, data_digest: str) -> None:
         loss = torch.nn.functional.cross_entropy(logits, *arguments, **options)
         return loss * torch.nan if len(seen) >= 7 else loss
 
-    objectives.F = SimpleNamespace(cross_entropy=cross_entropy)
+    objective.F = SimpleNamespace(cross_entropy=cross_entropy)
     worker.train(directory, data_digest)
 
 
@@ -93,12 +93,12 @@ def test_too_large_a_batch_ends_the_run(tmp_path, error):
 
 def _train_without_memory(error: Exception, directory: Path, data_digest: str) -> None:
     """As worker.train, with an error of an allocator in the first step."""
-    from cadmus.train import objectives
+    from cadmus.train.objectives import objective
 
     def cross_entropy(*arguments, **options):
         raise error
 
-    objectives.F = SimpleNamespace(cross_entropy=cross_entropy)
+    objective.F = SimpleNamespace(cross_entropy=cross_entropy)
     worker.train(directory, data_digest)
 
 

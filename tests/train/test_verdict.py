@@ -11,8 +11,10 @@ from cadmus.errors import InputError
 from cadmus.evaluate.posterior import posterior
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
-from cadmus.train import verdict
-from cadmus.train.verdict import COUNTS, Rollout, Verdict
+from cadmus.train.objectives import verdict
+from cadmus.train.objectives.objective import Setting
+from cadmus.train.objectives.verdict import COUNTS, Rollout, Verdict
+from cadmus.train.ranks import Place
 
 DATASET = config.Dataset()
 CPU = torch.device("cpu")
@@ -46,8 +48,8 @@ class Engine:
 
 
 def verdict_of(read=read, rank=0, ranks=1, **fields) -> Verdict:
-    run = run_config(**fields)
-    return Verdict(Engine(), read, run, 5, rank, ranks, CPU, said.append)
+    place = Place(rank, ranks, CPU)
+    return Verdict(Setting(run_config(**fields), place, Engine(), read, 5, said.append))
 
 
 def test_weights_that_are_not_numbers_are_one_line():

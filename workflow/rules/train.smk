@@ -28,7 +28,10 @@ elif GPUS:
 rule train:
     input:
         manifest=manifest,
-        code=code("cadmus.train.loop"),
+        code=lambda wildcards: code(
+            "cadmus.train.loop",
+            *(f"cadmus.train.objectives.{name}" for name in RUNS[wildcards.run].config.train.objectives),
+        ),
     output:
         # Not the directory, to which the rule model_card adds a file.
         model=[f"results/{{run}}/model/{name}" for name in MODEL_FILES],

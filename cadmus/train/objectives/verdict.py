@@ -19,7 +19,7 @@ These completions are counted (:data:`COUNTS`):
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ from cadmus.programs import Samples, join, stack
 from cadmus.tools import seed_of
 from cadmus.train.batches import Batch, PackedBatch, pack_batch
 from cadmus.train.data import Read
-from cadmus.train.objectives import Objective, Outputs, forward
+from cadmus.train.objectives.objective import Objective, Outputs, Setting, forward
 
 POOL = 200_000
 """Training programs of each template, from the first, whose prompts are asked."""
@@ -63,34 +63,28 @@ class Rollout(NamedTuple):
 class Verdict(Objective):
     """Samples completions of training prompts, grades them and learns from them in the last steps.
 
-    ``seed`` decides the prompts and, with the weights, the completions; ``log`` takes a line about the first
+    The seed decides the prompts and, with the weights, the completions; the log gets a line about the first
     and the last of these steps.
     """
 
-    def __init__(
-        self,
-        engine: Any,
-        read: Read,
-        run: config.Config,
-        seed: int,
-        rank: int,
-        ranks: int,
-        device: torch.device,
-        log: Callable[[str], None] = print,
-    ) -> None:
+    names = ("verdict", "verdict_solved")
+
+    def __init__(self, setting: Setting) -> None:
+        run = setting.run
         self.verdict = run.train.verdict
-        super().__init__(1 + len(self.verdict.questions) * len(COUNTS), ranks, device)
-        self._engine, self._run, self._seed = engine, run, seed
-        self._rank, self._log = rank, log
+        self.size = 1 + len(self.verdict.questions) * len(COUNTS)
+        super().__init__(setting)
+        self._engine, self._run, self._seed = setting.engine, run, setting.seed
+        self._rank, self._log = setting.place.rank, setting.log
         self._rollout: Rollout | None = None
-        self._prompts = self.verdict.prompts // ranks
-        self._asked = [_asked(name, read) for name in self.verdict.questions]
+        self._prompts = self.verdict.prompts // self.ranks
+        self._asked = [_asked(name, setting.read) for name in self.verdict.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
         # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
         # to few tokens takes half again as long in bf16.
-        bf16 = device.type == "cuda" and run.train.precision == "bf16"
-        self._sampled = GPT(run.model).to(device, torch.bfloat16 if bf16 else torch.float32)
+        bf16 = self.device.type == "cuda" and run.train.precision == "bf16"
+        self._sampled = GPT(run.model).to(self.device, torch.bfloat16 if bf16 else torch.float32)
 
     def start(self, step: int) -> None:
         super().start(step)
@@ -197,6 +191,9 @@ class Verdict(Objective):
         has_end = torch.tensor([*ended.tolist(), False], device=self.device)
         sampled = packed.completion_mask & (has_end[packed.segments] | (packed.targets != isa.END_ID))
         return of_program[packed.segments] * sampled
+
+
+OBJECTIVE = Verdict
 
 
 def _asked(name: str, read: Read) -> Samples:

@@ -1,0 +1,93 @@
+"""What an objective is, and what it gets: the outputs of the model for a micro-batch."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cadmus import config, isa
+from cadmus.train.batches import Batch, PackedBatch
+from cadmus.train.data import Read
+from cadmus.train.labels import NO_TARGET
+from cadmus.train.ranks import Place
+
+
+class Setting(NamedTuple):
+    """A training, as its objectives see it."""
+
+    run: config.Config
+    place: Place
+    engine: Any
+    """DeepSpeed's engine around the model."""
+    read: Read
+    """Reads training programs."""
+    seed: int
+    log: Callable[[str], None]
+    """Takes lines for the user."""
+
+
+class Outputs(NamedTuple):
+    """Outputs of a model for a micro-batch of R rows of L tokens, in fp32."""
+
+    logits: Tensor
+    """Shape (R * L, V), of the next token."""
+    states: Tensor
+    """Shape (R * L, D), the output of the last block, in the precision of the training."""
+    losses: Tensor
+    """Shape (R * L,), the cross-entropy of each target, 0 where there is none."""
+    state_logits: Tensor
+    """Shape (R * L, columns * CLASSES + numbers), for state supervision; no columns without it."""
+
+
+def forward(model: Any, packed: PackedBatch) -> Outputs:
+    """Run a model, or the engine around it, on a micro-batch."""
+    inputs = packed.tokens, packed.positions, packed.segments, *(packed.exchange or ())
+    states: list[Tensor] = []
+    # The last layers take the output of the last block, which the model itself does not return.
+    hook = getattr(model, "module", model).final_layer_norm.register_forward_pre_hook(
+        lambda _, given: states.append(given[0])
+    )
+    flat = model(*inputs).float().flatten(0, 1)
+    hook.remove()
+    # Split: two slices would add up two gradients that are mostly zero.
+    sizes = [isa.VOCABULARY_SIZE, flat.shape[1] - isa.VOCABULARY_SIZE]
+    logits, state_logits = torch.split(flat, sizes, 1)
+    losses = F.cross_entropy(logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none")
+    return Outputs(logits, states[0].flatten(0, 1), losses, state_logits)
+
+
+class Objective:
+    """A term of the loss.
+
+    A step calls :meth:`start` first, :meth:`loss` for every micro-batch, and at the end :meth:`metrics` with
+    :attr:`sums`, by then added up over the ranks.
+    """
+
+    names: tuple[str, ...] = ()
+    """Of its metrics, which are null at steps for which :meth:`metrics` does not return them."""
+    size: int = 0
+    """Of :attr:`sums`."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        # DeepSpeed averages the gradients over the ranks, so losses are multiplied by their number.
+        _, self.ranks, self.device = setting.place
+        self.sums = torch.zeros(self.size, dtype=torch.float64, device=self.device)
+        """Totals of the current step on this rank."""
+
+    def start(self, step: int) -> None:
+        """Begin a step, counted from 0."""
+        self.sums.zero_()
+
+    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
+        """Return this term for a micro-batch; summed over the batch, it is the mean that is minimized."""
+        raise NotImplementedError
+
+    def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
+        """Return this term's metrics of a step, from the sums over all ranks; ``flops`` are its own.
+
+        By then, the next step may have been started.
+        """
+        raise NotImplementedError
