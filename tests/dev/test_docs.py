@@ -72,7 +72,7 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     page = (tmp_path / "docs/results/quick/README.md").read_text()
     assert f"commit `{store.commit()[:12]}`): 7 parameters, 30 programs (300 tokens) in 3 steps" in page
     text = (tmp_path / "README.md").read_text()
-    assert "of its comparators are right" in text
+    assert "right (the best baseline" in text
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
