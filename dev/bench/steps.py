@@ -100,7 +100,7 @@ def main(directory: Path) -> None:
 
     def profiled_step(training: Any, stop: bool) -> loop.Launched:
         step[0] = training.step
-        if training.step == 1 and training.rank == 0:
+        if training.step == 1 and training.place.rank == 0:
             # The first step has compiled; from here on, no other measurement may use the GPU.
             alone.enter_context(exclusive())
         if STEPS - training.step == PROFILED:
