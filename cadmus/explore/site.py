@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from cadmus import isa, store
 from cadmus.api import tasks
@@ -23,7 +24,7 @@ from cadmus.dataset import sampler
 from cadmus.errors import InputError
 from cadmus.evaluate import criteria
 from cadmus.evaluate.questions import questions_of, title
-from cadmus.evaluate.regressions import Regressions
+from cadmus.experiments.probe import MOST_STEPS, TOLERANCE
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs, stack
 from cadmus.templates.behaviour import DEFINITION, fresh_calls
@@ -49,9 +50,9 @@ TASKS = 40
 PROGRAMS = 20_000
 """Programs that are drawn for the probe, about the least that the templates sample at once."""
 FITTED, SCORED = 400, 200
-"""Of them, those that it is fitted to, half a second of one core, and those that it is scored on."""
-STEPS, BATCHES = 200, 20
-"""Steps and minibatches of the probe's solver."""
+"""Of them, those that it is fitted to and those that it is scored on."""
+NEVER = -1e4
+"""Logit of a label that the probe does not know."""
 
 
 def headers() -> dict[str, str]:
@@ -173,20 +174,23 @@ def probe(model: Cadmus, config: Config | None, programs: Programs) -> dict[str,
     layer = (train and train.state_layer) or max(1, model.sizes.layers - 2)
     supervised = train is not None and train.state_weight > 0 and train.state_labels.top > 0
     features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
-    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
-    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
-    regressions = Regressions(features[None, order], counts[order])
-    ((fitted, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
+    scaler = StandardScaler().fit(features)
+    regression = LogisticRegression(tol=TOLERANCE, max_iter=MOST_STEPS)
+    regression.fit(scaler.transform(features), labels)
+    # Of the states themselves. Labels that no token of these programs has are never the most likely.
+    fitted, intercepts = np.zeros((CLASSES, model.sizes.width)), np.full(CLASSES, NEVER)
+    fitted[regression.classes_] = regression.coef_ / scaler.scale_
+    intercepts[regression.classes_] = regression.intercept_
+    intercepts -= fitted @ scaler.mean_
     features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
-    right = (features @ fitted[0] + intercepts[0, 0]).argmax(-1) == expected
-    accuracy, majority = (float(hits.float().mean()) for hits in (right, expected == counts.sum(0).argmax()))
+    most_frequent = np.bincount(labels).argmax()
     return {
-        "weights": packed(fitted[0].T.numpy()),
-        "intercepts": packed(intercepts[0, 0].numpy()),
+        "weights": packed(fitted),
+        "intercepts": packed(intercepts),
         "layer": layer,
         "supervised": supervised,
-        "accuracy": accuracy,
-        "majority": majority,
+        "accuracy": float(((features @ fitted.T + intercepts).argmax(1) == expected).mean()),
+        "majority": float((expected == most_frequent).mean()),
     }
 
 
@@ -202,7 +206,7 @@ def _mixture(dataset: Dataset) -> Programs:
     return programs.take(generator(1, "references").permutation(len(programs)))
 
 
-def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:
+def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[np.ndarray, np.ndarray]:
     """Return the output of a block at every instruction, shape (tokens, width), and the labels."""
     labels = state_labels(programs, StateLabels(), Dataset())[0][:, 0]
     features = np.empty((len(labels), model.sizes.width), np.float32)
@@ -211,4 +215,4 @@ def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor
         tokens = programs.offsets[rows, None] + np.arange(length)
         for part, states in model.hidden_states(programs.take(rows)):
             features[tokens[part]] = states[layer]
-    return torch.from_numpy(features), torch.from_numpy(labels)
+    return features, labels

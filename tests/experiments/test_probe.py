@@ -5,14 +5,12 @@ from collections import Counter, defaultdict
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from cadmus.config.evaluation import Probe
 from cadmus.experiments import probe as module
 from cadmus.experiments.probe import majority, measure, prefix_ids, score
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
-from tests.evaluate.test_regressions import informative
 from tests.experiments.subjects import subject_of
 
 SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
@@ -22,7 +20,6 @@ class Revealing:
     """Model whose hidden states are noise, except for the first value at one layer and token."""
 
     width = 12
-    device = "cpu"
 
     def __init__(self, layer: int, token: int) -> None:
         self.place = layer, token
@@ -36,6 +33,21 @@ class Revealing:
                 layer, token = self.place
                 states[layer, row, token - 1, run(text[:5]).outputs[0].value] += 30
             yield part, states
+
+
+def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    """Return features on very different scales, one of them constant, and their classes.
+
+    Later tokens have noisier features.
+    """
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(tokens, classes, width))
+    labels = rng.integers(classes, size=n)
+    spread = np.array([0.5, 1, 4])[:tokens, None, None]
+    features = centres[:, labels] + spread * rng.normal(size=(tokens, n, width))
+    features = (features @ rng.normal(size=(tokens, width, width))) * np.logspace(-2, 2, width) + 5
+    features[..., 0] = 3
+    return features.astype(np.float32), labels
 
 
 def test_a_value_is_decoded_only_where_it_is_linear() -> None:
@@ -61,15 +73,15 @@ def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None
     on_test = {}
     for c in settings.inverse_regularisation:
         one = settings.model_copy(update={"inverse_regularisation": [c]})
-        on_test[c] = score(torch.from_numpy(features), labels, each_its_own, one)[0]
+        on_test[c] = score(features, labels, each_its_own, one)[0]
     # Warm starts change only the last digits.
-    correct, taken = score(torch.from_numpy(features), labels, each_its_own, settings)
+    correct, taken = score(features, labels, each_its_own, settings)
     for token in range(2):
         assert correct[token] == pytest.approx(on_test[taken[token]][token], abs=8)
     # Only the validation programs choose the regularization.
     swapped = labels.copy()
     swapped[500:] = 1 - swapped[500:]
-    opposite, still = score(torch.from_numpy(features), swapped, each_its_own, settings)
+    opposite, still = score(features, swapped, each_its_own, settings)
     assert np.array_equal(still, taken)
     assert np.array_equal(opposite, 400 - correct)
 
@@ -87,7 +99,7 @@ def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
     # Only every tenth program has its own features; the others share them.
     features[1] = features[1, np.arange(3_000) // 10 * 10]
     order = np.random.default_rng(0).permutation(3_000)
-    features, labels = torch.from_numpy(features[:, order]), labels[order]
+    features, labels = features[:, order], labels[order]
     each_its_own = np.tile(np.arange(3_000), (3, 1))
     alike = each_its_own.copy()
     alike[1] = order // 10
@@ -99,7 +111,7 @@ def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
 
 
 def test_a_class_missing_in_training_is_never_predicted() -> None:
-    features = torch.zeros(1, 30, 2)
+    features = np.zeros((1, 30, 2), np.float32)
     labels = np.array([4] * 28 + [5] * 2)
     settings = Probe(train_programs=10, validation_programs=10, test_programs=10)
     correct, taken = score(features, labels, np.zeros((1, 30), np.int64), settings)
