@@ -19,7 +19,7 @@ _INSTRUCTION = f"[{re.escape(''.join(symbol for symbol in isa.BY_SYMBOL if symbo
 
 @dataclass(frozen=True)
 class Column:
-    """A column, no value of which is NaN or infinite."""
+    """A column whose numbers are all finite."""
 
     type: Any
     """int, float, str, bool or a type of polars."""

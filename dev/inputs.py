@@ -40,7 +40,7 @@ from cadmus.tools import progress
 from dev.measure import PATIENCE, ROOT, parser
 
 DOORS = ("configs", "sealed", "arguments")
-"""What is damaged."""
+"""Inputs that are damaged."""
 CONFIG = f"""\
 extends: {ROOT}/tests/tiny.yaml
 name: demo

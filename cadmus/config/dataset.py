@@ -126,17 +126,7 @@ class Templates(Section):
 
 TEMPLATES = tuple(Templates.model_fields)
 """Names of the templates."""
-OF_THE_PAPER = (
-    "basic_math",
-    "equality",
-    "less_greater",
-    "subroutines",
-    "random",
-    "basic_sequences",
-    "advanced_sequences",
-    "apply_labels",
-    "complete_algorithm",
-)
+OF_THE_PAPER = TEMPLATES[:9]
 """Templates that the digest of each dataset counts, with training programs or without."""
 
 TEMPLATE_OF = {

@@ -29,9 +29,11 @@ def rules(question: str) -> list[Rule]:
     """Return the rules of a question, which may be none."""
     repairs = [partial(_repair, each=each, last=last) for each, last in _REPAIRS]
     written = [partial(_defined, body=body) for body in _BODIES]
-    found: dict[str, list[Rule]] = {"equality": [_equal]}
-    found["random"] = [*repairs]
-    found["subroutines_definition"] = [*written]
+    found: dict[str, list[Rule]] = {
+        "equality": [_equal],
+        "random": [*repairs],
+        "subroutines_definition": [*written],
+    }
     return found.get(question, [])
 
 
@@ -94,7 +96,7 @@ def _last_expression(text: str) -> str:
 
 
 def _equal(prompt: str) -> str:
-    """Write an expression of the same value by laws of arithmetic that is no copy."""
+    """Write an expression of the same value by laws of arithmetic, and not a copy."""
     different = (text for text in islice(_rewritings(prompt), _MOST) if not copies(text, prompt))
     return next(different, prompt) + "="
 

@@ -17,8 +17,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     """
     from cadmus.model.export import Snapshot, read_metadata, read_metadata_as
 
-    dataset, train = subject.config.dataset, subject.config.train
-    judged_from = train.verdict_steps.start if train.verdict.fraction else train.steps
+    dataset, judged_from = subject.config.dataset, subject.config.train.verdict_steps.start
     tasks = ask(subject, subject.config.evaluate.curve.programs)
     sizes = read_metadata(subject.directory).model
     rows = []

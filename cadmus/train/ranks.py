@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """Where a rank computes."""
+    """A rank, the number of ranks, and the device that it computes on."""
 
     rank: int
     ranks: int

@@ -1,4 +1,4 @@
-"""What an objective is, and what it gets: the outputs of the model for a micro-batch."""
+"""The base class of objectives, and the outputs of the model that they get for a micro-batch."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
