@@ -119,7 +119,7 @@ METRICS = Table(
         "seconds": NONNEGATIVE,
         # A training may be without them.
         "validation_loss": replace(NONNEGATIVE, null=True, optional=True),
-        "verdict_solved": replace(FRACTION, null=True, optional=True),
+        "reinforcement_solved": replace(FRACTION, null=True, optional=True),
     }
 )
 """The metrics of a training that others read; here, because a training needs no Polars."""

@@ -98,10 +98,11 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     trained = train.steps * train.batch_size
     flops = training_flops(model, trained * tokens, trained * pairs, state_outputs(train))
     # At most: as if all completions differed and were as long as those of the dataset.
-    verdict = train.verdict
-    sampled = len(train.verdict_steps) * len(verdict.questions) * verdict.prompts * verdict.samples
+    asked = train.reinforcement
+    of_a_step = len(asked.questions) * asked.prompts * asked.samples
+    sampled = len(train.reinforcement_steps) * of_a_step
     flops += 4 / 3 * training_flops(model, sampled * tokens, sampled * pairs)
-    files = shards.plan(config)
+    files = shards.list_shards(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * tokens * BYTES_PER_TOKEN)
     return {
         "name": config.name,
@@ -194,7 +195,7 @@ def average_program(seed: int, dataset_json: str) -> tuple[float, float]:
 def _sampled(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
     """Return the means over sampled programs of a template; of any candidates if none of them is true."""
     from cadmus import templates
-    from cadmus.vm.compiled import verdicts
+    from cadmus.vm.compiled import are_true
 
     draw = templates.Draw(np.random.default_rng(seed_of(seed, name, "plan", 0)), dataset)
     drawn = templates.TEMPLATES[name](draw, SAMPLE)
@@ -202,7 +203,7 @@ def _sampled(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
     if not short.any():
         problem = f"all of {SAMPLE} candidates have more than dataset.max_length {dataset.max_length}"
         raise InputError(f"dataset.templates.{name}: {problem} instructions; raise it")
-    true = short & verdicts(drawn.programs)
+    true = short & are_true(drawn.programs)
     tokens = drawn.programs.lengths[true if true.any() else short] + 1
     return tokens.mean(), causal_pairs(tokens).mean()
 

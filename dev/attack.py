@@ -17,7 +17,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.dataset import sampler
 from cadmus.evaluate.attacks import attacks, best, solved_by
-from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.tables import plain
 from dev.measure import parser
@@ -52,14 +52,14 @@ def main() -> None:
     print(plain(["question", "tested", "found", "solved", "listed", "solved"], rows))
 
 
-def tasks_for(template: str, programs: int) -> list[Task]:
+def tasks_for(template: str, programs: int) -> list[TaskBatch]:
     """Return the questions of a template on its test programs."""
     samples = sampler.sample(Dataset(), 1, template, "test", 0, programs)
     samples.template = np.full(len(samples), template, object)
     return tasks_of(samples)
 
 
-def search(task: Task, rounds: int) -> list[str]:
+def search(task: TaskBatch, rounds: int) -> list[str]:
     """Return the row of a question: the best policy found, the best listed, and the fractions they solve."""
     dataset = Dataset()
     policies = best_policy(task, dataset, rounds), best((line.policy for line in attacks()), task, dataset)
@@ -68,7 +68,7 @@ def search(task: Task, rounds: int) -> list[str]:
     return [task.name, f"{len(task.programs):,}", *cells]
 
 
-def best_policy(task: Task, dataset: Dataset, rounds: int) -> str:
+def best_policy(task: TaskBatch, dataset: Dataset, rounds: int) -> str:
     """Search for the policy that solves most programs.
 
     The search starts from ``attacks.tsv`` and all constants of up to two instructions, and edits at random.
@@ -86,7 +86,7 @@ def best_policy(task: Task, dataset: Dataset, rounds: int) -> str:
     return best([*kept, *known], task, dataset)
 
 
-def _fittest(policies: Iterable[str], task: Task, dataset: Dataset) -> list[str]:
+def _fittest(policies: Iterable[str], task: TaskBatch, dataset: Dataset) -> list[str]:
     """Return policies that solve most programs; of equals the shorter, which more prompts have room for."""
     listed = sorted(set(policies), key=lambda policy: (len(policy), policy))
     solved = solved_by(listed, task, dataset).sum(1)

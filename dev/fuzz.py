@@ -93,7 +93,7 @@ def run_compiled(programs: list[str]) -> list[Result]:
     A number is a pair of integers and a sequence a tuple of pairs, so values of two types are never equal.
     """
     batch = Programs.from_strings(programs)
-    return list(map(Result, compiled.outputs(batch), compiled.verdicts(batch).tolist()))
+    return list(map(Result, compiled.outputs(batch), compiled.are_true(batch).tolist()))
 
 
 def agree(program: str) -> bool:

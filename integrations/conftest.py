@@ -12,7 +12,7 @@ import pytest
 
 from cadmus import Task, tasks
 from cadmus.config import Dataset
-from cadmus.evaluate.grading import Task as Batch
+from cadmus.evaluate.grading import TaskBatch as Batch
 from cadmus.evaluate.grading import grade
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.experiments.completions import grade_model

@@ -1,7 +1,7 @@
 """Run the workflow on a SLURM cluster of this machine (`make slurm-test`), as root on Debian or Ubuntu.
 
 The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
-cancelled, and the training is preempted. The training then runs a third time, on two nodes, and reaches its
+canceled, and the training is preempted. The training then runs a third time, on two nodes, and reaches its
 time limit. All outputs are compared with the local run; the result is a JSON file.
 """
 
@@ -131,10 +131,10 @@ class Run(NamedTuple):
 def disturbed(directory: Path) -> Facts:
     """Run the workflow through the profile, cancel a job of shards, and preempt the training."""
     with snakemake(directory, *CLUSTER) as cluster:
-        cancelled = cluster.running("shards_shard")
+        canceled = cluster.running("shards_shard")
         before = len(cluster.jobs("shards_shard"))
-        subprocess.run(["scancel", cancelled], check=True)
-        say(f"cancelled shard job {cancelled}")
+        subprocess.run(["scancel", canceled], check=True)
+        say(f"canceled shard job {canceled}")
         cluster.wait(lambda: len(cluster.jobs("shards_shard")) > before, "the job to be submitted again")
         again = cluster.jobs("shards_shard")[-1]
 
@@ -146,7 +146,7 @@ def disturbed(directory: Path) -> Facts:
         cluster.wait(lambda: state(urgent) == "COMPLETED", "the job of higher priority")
         preempted = cluster.wait_for_resumption()
     return {
-        "cancelled": {"job": cancelled, "again": again},
+        "canceled": {"job": canceled, "again": again},
         "preempted": {"job": job, "resumed_after_step": preempted},
     }
 

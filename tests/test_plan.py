@@ -116,16 +116,16 @@ def test_max_length_below_every_program():
         plan(tiny(dataset={"max_length": 5}))
 
 
-def test_the_plan_has_the_most_that_the_verdict_can_cost():
-    verdict = {"fraction": 0.2, "questions": ["random"], "prompts": 6, "samples": 4}
-    run = training(ranks=2, verdict=verdict)
+def test_the_plan_has_the_most_that_reinforcement_can_cost():
+    reinforcement = {"fraction": 0.2, "questions": ["random"], "prompts": 6, "samples": 4}
+    run = training(ranks=2, reinforcement=reinforcement)
     tokens, pairs = average_of(run)
-    more = plan(run)["flops"] - plan(training(ranks=2, verdict={"fraction": 0.0}))["flops"]
+    more = plan(run)["flops"] - plan(training(ranks=2, reinforcement={"fraction": 0.0}))["flops"]
     assert more == pytest.approx(4 / 3 * training_flops(run.model, 240 * tokens, 240 * pairs))
 
 
 def test_plan_is_consistent(tmp_path):
-    run = training(ranks=2, verdict={"fraction": 0.0}, state_weight=0.0)
+    run = training(ranks=2, reinforcement={"fraction": 0.0}, state_weight=0.0)
     device = {"counts": [1, 4], "teraflops": 2e-3, "peak_teraflops": 5e-3, "fixed_ms_per_layer": 7}
     table = devices_file(tmp_path, A=device)
     planned, (tokens, pairs) = plan(run, table), average_of(run)
@@ -207,7 +207,7 @@ def test_counts_divide_the_batch_and_follow_the_ranks():
         "H100": [1, 2, 4],
         "H200": [1, 2, 4],
     }
-    assert counts(ranks=5, verdict={"fraction": 0.0})["H100"] == [1, 2, 4, 5, 8]
+    assert counts(ranks=5, reinforcement={"fraction": 0.0})["H100"] == [1, 2, 4, 5, 8]
     assert plan(training(ranks="auto"))["estimates"] == plan(training(ranks=1))["estimates"]
 
 

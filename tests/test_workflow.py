@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
-from cadmus.dataset.shards import plan
+from cadmus.dataset.shards import list_shards
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.comparisons import OUTSIDE
 from cadmus.evaluate.questions import QUESTIONS, title
@@ -62,7 +62,7 @@ def test_a_run_prints_a_line_per_job_its_accuracies_and_the_next_command(checkou
 def test_the_dataset_has_all_programs(results):
     manifest = json.loads((results / "dataset/manifest.json").read_text())
     assert manifest["name"] == "tiny"
-    for shard in plan(CONFIG):
+    for shard in list_shards(CONFIG):
         assert len(pl.read_parquet(results / "dataset" / shard.path)) == shard.rows
 
 
@@ -228,7 +228,7 @@ def test_a_code_change_reruns_only_its_dependents(checkout):
     assert edited(*(f"cadmus/{path}" for path in apart)) == of_each
     assert edited("cadmus/templates/random.py")["shard"] == 3
     vm = edited("cadmus/vm/compiled.py")
-    assert vm["shard"] == len(plan(CONFIG))
+    assert vm["shard"] == len(list_shards(CONFIG))
     assert {"manifest", "train", "experiment"} <= set(vm)
 
 

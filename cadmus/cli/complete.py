@@ -15,7 +15,7 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.cli import options
-from cadmus.cli.programs import as_object, echo_trace, verdict
+from cadmus.cli.programs import as_object, echo_trace, truth
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import percent
@@ -119,7 +119,7 @@ def complete(
         found = ((each, None) for each in completing.complete(model, [prefix], limit, **drawing))
     while part := list(islice(found, AT_ONCE)):
         if count > 1 and not (verified or as_json):
-            click.echo("\n".join(f"{each.prefix}{each.written} {verdict(each.result)}" for each, _ in part))
+            click.echo("\n".join(f"{each.prefix}{each.written} {truth(each.result)}" for each, _ in part))
             continue
         steps = completing.log_probabilities(model, [completion for completion, _ in part])
         for each, of_each in zip(part, steps, strict=True):
@@ -169,7 +169,7 @@ def induce(
         examples = tuple(line for line in map(str.strip, sys.stdin) if line)
     from cadmus.model import inference
     from cadmus.model.induction import prompt_of, read_examples
-    from cadmus.templates.behaviour import closed
+    from cadmus.templates.behavior import closed
 
     given = read_examples(examples)
     parts = prompt_of(given)
@@ -216,7 +216,7 @@ def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[s
         f"prefix      {completion.prefix}",
         f"completion  {completion.written}{cut_off}",
         f"outputs     {' '.join(map(show, completion.result.outputs))}".rstrip(),
-        f"verdict     {verdict(completion.result)}",
+        f"result      {truth(completion.result)}",
     ]
     if tries is not None:
         lines.append(f"tries       {tries}")

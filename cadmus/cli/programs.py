@@ -54,7 +54,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
             program = isa.without_spaces(line.decode("utf-8", "replace").rstrip("\r\n"))
             with naming(f"line {number}"):
                 result = reference.run(program)
-            click.echo(json.dumps(as_object(program, result)) if as_json else verdict(result))
+            click.echo(json.dumps(as_object(program, result)) if as_json else truth(result))
         return
     program = isa.without_spaces(program)
     result = reference.run(program)
@@ -65,7 +65,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         echo_trace(program, calls)
     else:
         click.echo(" ".join(map(show, result.outputs)))
-    click.echo(verdict(result))
+    click.echo(truth(result))
 
 
 def echo_trace(program: str, calls: bool) -> None:
@@ -75,7 +75,7 @@ def echo_trace(program: str, calls: bool) -> None:
         click.echo(f"{'  ' * step.depth}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
 
 
-def verdict(result: Result) -> str:
+def truth(result: Result) -> str:
     """Return ``true`` in green or ``false`` in red."""
     return click.style("true", fg="green") if result.true else click.style("false", fg="red")
 

@@ -31,7 +31,7 @@ from cadmus.config.training import (
     ATTENTION,
     OWN_MIXERS,
     PAPER,
-    Interchange,
+    InterchangeTraining,
     LabelOnly,
     Model,
     StateLabels,

@@ -123,7 +123,7 @@ class Probe(Settings):
     """programs to choose the regularization"""
     test_programs: ProgramCount = 2_000
     """programs to score the probes"""
-    inverse_regularisation: Annotated[
+    inverse_regularization: Annotated[
         list[Above0], Field(min_length=1, max_length=8), AfterValidator(sorted)
     ] = [0.1, 1.0, 10.0]
     """candidates: C of scikit-learn's LogisticRegression"""

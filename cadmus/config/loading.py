@@ -31,6 +31,13 @@ TABLES = CONFIGS / "tables"
 """Shipped tables that are not configs: devices, language models."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
+RENAMED = {
+    "evaluate.probe.inverse_regularisation": "inverse_regularization",
+    "train.interchange": "interchange_training",
+    "train.label_only.share": "fraction",
+    "train.verdict": "reinforcement",
+}
+"""Earlier names of fields, and their names now."""
 LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
 
@@ -249,7 +256,9 @@ def _describe(error: ValidationError, model: Any) -> str:
     # The problem may be in a key.
     field = ".".join(str(part) for part in path if part != "[key]")
     if kind == "extra_forbidden":
-        message = f"no such key; {suggest(str(path[-1]), _fields(model, path[:-1]))}"
+        renamed = RENAMED.get(field)
+        hint = f"it is called {renamed} now" if renamed else suggest(str(path[-1]), _fields(model, path[:-1]))
+        message = f"no such key; {hint}"
     elif kind == "missing":
         message = "is missing"
     elif kind == "value_error":

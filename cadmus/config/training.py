@@ -115,24 +115,24 @@ class LabelOnly(Section):
     No token of them is predicted. So a model gets to know numbers that it never compares.
     """
 
-    share: Annotated[Fraction, Field(lt=1)] = 0.0
-    """share of the batch; 0 for none"""
+    fraction: Annotated[Fraction, Field(lt=1)] = 0.0
+    """fraction of the batch; 0 for none"""
     values: Interval = [-60, 60]
     """smallest and largest value of an expression, drawn uniformly"""
 
     def count(self, batch_size: int) -> int:
         """Return how many programs of a batch are label-only."""
-        return round(self.share * batch_size)
+        return round(self.fraction * batch_size)
 
 
-class Interchange(Section):
+class InterchangeTraining(Section):
     """Interchange intervention training: answers shall depend on a state by what its labels read alone.
 
     All else in the state is exchanged with that of another program, and the answer stays the same.
     """
 
-    share: Fraction = 0.0
-    """share of the states that are exchanged; 0 trains without"""
+    fraction: Fraction = 0.0
+    """fraction of the states that are exchanged; 0 trains without"""
     variable: Literal["comparison", "value"] = "comparison"
     """what is kept: before a comparator what `second` and `difference` read, or before another answer what
     `magnitude` reads"""
@@ -150,14 +150,14 @@ class Interchange(Section):
     """fraction of the steps up to the last exchange"""
 
     @model_validator(mode="after")
-    def _check(self) -> "Interchange":
+    def _check(self) -> "InterchangeTraining":
         if self.start >= self.stop:
             raise ValueError(f"start: must be below stop {self.stop:g}, got {self.start:g}")
         return self
 
 
-class Verdict(Section):
-    """Training on the verdict: the model learns from completions that it samples and that are graded."""
+class Reinforcement(Section):
+    """Reinforcement learning: the model learns from completions that it samples and that are graded."""
 
     fraction: Fraction = 0.0
     """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
@@ -243,10 +243,10 @@ class Train(Section):
     """block whose output predicts `second` and `difference`; one before the last when null"""
     label_only: LabelOnly = LabelOnly()
     """programs for state supervision alone"""
-    interchange: Interchange = Interchange()
+    interchange_training: InterchangeTraining = InterchangeTraining()
     """interchange intervention training"""
-    verdict: Verdict = Verdict()
-    """training on the verdict in the last steps"""
+    reinforcement: Reinforcement = Reinforcement()
+    """reinforcement learning in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
     ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"
@@ -273,11 +273,11 @@ class Train(Section):
     @model_validator(mode="after")
     def _check(self) -> "Train":
         ranks = 1 if self.ranks == "auto" else self.ranks
-        prompts = self.verdict.prompts
+        prompts = self.reinforcement.prompts
         if self.batch_size % ranks:
             raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
-        if self.verdict.fraction and prompts % ranks:
-            raise ValueError(f"verdict.prompts: must be a multiple of ranks {ranks}, got {prompts}")
+        if self.reinforcement.fraction and prompts % ranks:
+            raise ValueError(f"reinforcement.prompts: must be a multiple of ranks {ranks}, got {prompts}")
         if not self.divides(ranks):
             wanted = f"must divide the {self.batch_size // ranks} programs of a rank"
             raise ValueError(f"micro_batch_size: {wanted}, got {self.micro_batch_size}")
@@ -307,15 +307,18 @@ class Train(Section):
             raise ValueError(f"deepspeed.zero_optimization.stage: {wanted}, got {stage!r}")
 
     def _check_labels(self) -> None:
-        wanted = ("second", "difference") if self.interchange.variable == "comparison" else ("magnitude",)
+        training = self.interchange_training
+        wanted = ("second", "difference") if training.variable == "comparison" else ("magnitude",)
         missing = [name for name in wanted if not (self.state_weight and getattr(self.state_labels, name))]
-        if self.interchange.share and missing:
-            problem = f"{self.interchange.variable} needs state_labels.{missing[0]} and state_weight above 0"
-            raise ValueError(f"interchange.variable: {problem}")
-        if self.label_only.share and not self.state_weight:
-            raise ValueError("label_only.share: needs a state_weight above 0; nothing else learns from them")
+        if training.fraction and missing:
+            problem = f"{training.variable} needs state_labels.{missing[0]} and state_weight above 0"
+            raise ValueError(f"interchange_training.variable: {problem}")
+        if self.label_only.fraction and not self.state_weight:
+            raise ValueError(
+                "label_only.fraction: needs a state_weight above 0; nothing else learns from them"
+            )
         if self.label_only.count(self.batch_size) == self.batch_size:
-            raise ValueError(f"label_only.share: leaves no other program of {self.batch_size}; lower it")
+            raise ValueError(f"label_only.fraction: leaves no other program of {self.batch_size}; lower it")
 
     @property
     def objectives(self) -> list[str]:
@@ -323,18 +326,18 @@ class Train(Section):
         weights = {
             "next_token": 1,
             "state_supervision": self.state_weight,
-            "verdict": len(self.verdict_steps),
+            "reinforcement": len(self.reinforcement_steps),
         }
         return [name for name, weight in weights.items() if weight]
 
     @property
-    def verdict_steps(self) -> range:
-        """Steps, counted from 0, that train on the verdict."""
-        first = self.steps - math.ceil(self.verdict.fraction * self.steps)
+    def reinforcement_steps(self) -> range:
+        """Steps, counted from 0, that train on the reinforcement."""
+        first = self.steps - math.ceil(self.reinforcement.fraction * self.steps)
         return range(first, self.steps)
 
     def divides(self, ranks: int) -> bool:
         """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""
         of_rank, rest = divmod(self.batch_size, ranks)
-        asked = self.verdict.prompts if self.verdict.fraction else 0
+        asked = self.reinforcement.prompts if self.reinforcement.fraction else 0
         return not rest and not asked % ranks and not of_rank % (self.micro_batch_size or of_rank)

@@ -24,7 +24,7 @@ from cadmus.config import LONGEST_PROGRAM, OOD, Config, Dataset, digest
 from cadmus.config.dataset import MOST_PROGRAMS
 from cadmus.config.fields import Count, PlainText, RunName
 from cadmus.dataset.sampler import Counts
-from cadmus.dataset.shards import SCHEMA, Shard, check_columns, plan, read_shard
+from cadmus.dataset.shards import SCHEMA, Shard, check_columns, list_shards, read_shard
 from cadmus.dataset.splits import hash_split, hashes, matches, split_of_hashes
 from cadmus.errors import InputError, naming, near_path, reading
 from cadmus.programs import TOKEN_OF_BYTE, Samples
@@ -105,7 +105,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
     """Check all shards of ``directory``, describe them in its ``manifest.json`` and return the manifest."""
     # Reading, hashing and sorting release the GIL.
     with ThreadPoolExecutor(cores()) as pool:
-        shards = plan(config)
+        shards = list_shards(config)
         checking = pool.map(functools.partial(_check, config, directory), shards)
         files = []
         by_shard: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
@@ -218,7 +218,7 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
     rules = config.dataset.rules_for(shard.template)
     by_rule = matches(rules.values(), samples)
     with naming(path):
-        true = compiled.verdicts(samples.programs)
+        true = compiled.are_true(samples.programs)
     wrong = {
         "have no prompt": (samples.prompt_length < 1) | (samples.prompt_length > samples.programs.lengths),
         "are not true": ~true,

@@ -109,7 +109,7 @@ class Sampler:
         ours = split_of_hashes(hashed, self.dataset.eval_fraction) == hash_split(self.split)
         counts.other_split += int(np.sum(~ours))
         rows = np.flatnonzero(ours)
-        true = compiled.verdicts(candidates.programs.take(rows))
+        true = compiled.are_true(candidates.programs.take(rows))
         counts.rejected += int(np.sum(~true))
         rows = rows[true]
 

@@ -70,7 +70,7 @@ class Shard(NamedTuple):
         return f"{self.split}/{self.template}-{self.number:04d}.parquet"
 
 
-def plan(config: Config) -> list[Shard]:
+def list_shards(config: Config) -> list[Shard]:
     """List the shards of a dataset in reading order.
 
     A template without training programs has no shards; one without OOD rules has none in the split ood.
@@ -102,7 +102,7 @@ def write_shard(config: Config, directory: Path, template: str, split: str, numb
     from cadmus.dataset.splits import hashes
 
     sampler = Sampler(config.dataset, config.seed, template, split, number)
-    shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
+    shards = [shard for shard in list_shards(config) if shard[:2] == (template, split)]
     if number >= len(shards):
         raise InputError(f"config {config.name!r}: no shard {number} of {template} for {split}")
     tables = [read_shard(directory, shard, config, ["program"])[1] for shard in shards[:number]]

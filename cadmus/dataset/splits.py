@@ -14,7 +14,7 @@ import numpy as np
 
 from cadmus.config import OOD, SPLITS, Dataset, OODRule
 from cadmus.programs import Programs, Samples
-from cadmus.templates.behaviour import places
+from cadmus.templates.behavior import places
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cadmus.config import Dataset
-from cadmus.evaluate.grading import Task
+from cadmus.evaluate.grading import TaskBatch
 from cadmus.programs import Programs
 
 _SLICE = re.compile(r"\{(-?\d+)\}|\{(-?\d*):(-?\d*)\}")
@@ -57,7 +57,7 @@ def apply(policy: str, prompts: Sequence[str]) -> list[str]:
     return [constant + "".join(prompt[part] + after for part, after in parts) for prompt in prompts]
 
 
-def solved_by(policies: Sequence[str], task: Task, dataset: Dataset) -> np.ndarray:
+def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.ndarray:
     """Return which programs each policy solves: bool, shape (policies, programs).
 
     No completion is longer than a program may be.
@@ -73,7 +73,7 @@ def solved_by(policies: Sequence[str], task: Task, dataset: Dataset) -> np.ndarr
     return solved.reshape(len(policies), len(prompts))
 
 
-def best(policies: Iterable[str], task: Task, dataset: Dataset) -> str:
+def best(policies: Iterable[str], task: TaskBatch, dataset: Dataset) -> str:
     """Return the policy that solves most programs, in hindsight; the first of equals."""
     listed = list(dict.fromkeys(policies))
     return listed[int(solved_by(listed, task, dataset).sum(1).argmax())]

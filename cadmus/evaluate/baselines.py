@@ -18,14 +18,14 @@ from cadmus.config import Dataset
 from cadmus.dataset.manifest import read_manifest, stream_split
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
-from cadmus.evaluate.grading import Policy, Task, grade
+from cadmus.evaluate.grading import Policy, TaskBatch, grade
 from cadmus.evaluate.questions import things_asked
 from cadmus.evaluate.rewriting import rules
 from cadmus.programs import Programs, Samples, join, stack
 from cadmus.tools import generator, progress
-from cadmus.vm.compiled import verdicts
+from cadmus.vm.compiled import are_true
 
-EXECUTING = "lookup"
+EXECUTING = "retrieval"
 """The baseline that executes completions before it answers."""
 
 _FREQUENT = 10_000
@@ -51,7 +51,7 @@ class Learned:
     far as ``tasks`` ask about it too.
     """
 
-    def __init__(self, directory: Path, tasks: list[Task]) -> None:
+    def __init__(self, directory: Path, tasks: list[TaskBatch]) -> None:
         none = Programs.from_strings([])
         self.prompts = {task.name: none for task in tasks}
         self.completions = {task.name: none for task in tasks}
@@ -70,7 +70,7 @@ class Learned:
                     self.seen[task.name].update(found.filter(found.is_in(asked[task.name].implode())))
         self.frequent = {name: [*_most(of_name, _FREQUENT)] for name, of_name in counts.items()}
 
-    def _read(self, task: Task, shard: Samples) -> Counter[str]:
+    def _read(self, task: TaskBatch, shard: Samples) -> Counter[str]:
         """Keep the first prompts and completions; count all completions but the rare ones of a shard."""
         rows, prompt_length = task.question.cut(shard)
         programs = shard.programs.take(rows)
@@ -88,7 +88,7 @@ def _most(counts: Counter[str], most: int) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
 
 
-def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl.DataFrame:
+def grade_baselines(tasks: list[TaskBatch], learned: Learned, dataset: Dataset) -> pl.DataFrame:
     """Grade every baseline, see :func:`cadmus.evaluate.grading.grade`; no rows where it has no answers."""
     graded = []
     for name, answer in progress("grade baselines", list(BASELINES.items())):
@@ -99,7 +99,7 @@ def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl
     return pl.concat(graded)
 
 
-def training_completions(directory: Path, tasks: list[Task], seed: int) -> Policy:
+def training_completions(directory: Path, tasks: list[TaskBatch], seed: int) -> Policy:
     """Return the baseline: a policy that draws the completion of a training program of the same question."""
     found: dict[str, Programs] = {}
     for template in dict.fromkeys(task.question.template for task in tasks):
@@ -120,13 +120,13 @@ def training_completions(directory: Path, tasks: list[Task], seed: int) -> Polic
     return complete
 
 
-def _constant(task: Task, learned: Learned, dataset: Dataset) -> Answers:
+def _constant(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers:
     listed = (line.policy for line in attacks.attacks() if attacks.is_constant(line.policy))
     symbols = (symbol for symbol in isa.TOKEN_ID if symbol != isa.END)
     return _always(attacks.best((*symbols, *listed), task, dataset), task, dataset)
 
 
-def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
+def _copy(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers | None:
     if task.question.solves is comparator:
         return None
     listed = (line.policy for line in attacks.attacks() if not attacks.is_constant(line.policy))
@@ -134,7 +134,7 @@ def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     return _within(task, Programs.from_strings(texts), dataset)
 
 
-def _rewrite(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
+def _rewrite(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers | None:
     prompts = task.prompts.to_strings()
     answers = [_within(task, Programs.from_strings(map(rule, prompts)), dataset) for rule in rules(task.name)]
     every = np.arange(len(prompts))
@@ -145,13 +145,13 @@ def _rewrite(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     return answers[int(np.argmax(solved))] if answers else None
 
 
-def _most_frequent(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
+def _most_frequent(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
     return _always(frequent[0], task, dataset) if frequent else None
 
 
 def _linear(
-    task: Task, learned: Learned, dataset: Dataset, *, operators_only: bool = False, pairs: bool = False
+    task: TaskBatch, learned: Learned, dataset: Dataset, *, operators_only: bool = False, pairs: bool = False
 ) -> Answers | None:
     # PyTorch, which tables do not need, is imported here.
     from cadmus.evaluate.linear import Linear
@@ -163,7 +163,7 @@ def _linear(
     return _within(task, fitted.complete(task.prompts), dataset)
 
 
-def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
+def _retrieval(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
     # The VM would give the answer away where only one is right.
     if not frequent or not task.question.open:
@@ -174,7 +174,7 @@ def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     return _within(task, candidates.take(found), dataset)
 
 
-def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.ndarray:
+def first_that_holds(task: TaskBatch, candidates: Programs, dataset: Dataset) -> np.ndarray:
     """Return the row of the first candidate that completes each prompt: int64, shape (n,); -1 without one.
 
     It solves an open question or, for induction, fits the examples; neither depends on the reference.
@@ -187,7 +187,7 @@ def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.n
         row, candidate = (side.ravel() for side in np.meshgrid(unsolved, tried, indexing="ij"))
         short = prompts.lengths[row] + candidates.lengths[candidate] <= dataset.max_length
         row, candidate = row[short], candidate[short]
-        true = verdicts(join(prompts.take(row), candidates.take(candidate)))
+        true = are_true(join(prompts.take(row), candidates.take(candidate)))
         row, candidate = row[true], candidate[true]
         held = holds(task.completed(row, candidates.take(candidate), dataset))
         # The rows ascend, and the candidates of a row.
@@ -197,18 +197,18 @@ def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.n
     return found
 
 
-def _always(text: str, task: Task, dataset: Dataset) -> Answers:
+def _always(text: str, task: TaskBatch, dataset: Dataset) -> Answers:
     return _within(task, Programs.from_strings([text] * len(task.programs)), dataset)
 
 
-def _within(task: Task, completions: Programs, dataset: Dataset) -> Answers:
+def _within(task: TaskBatch, completions: Programs, dataset: Dataset) -> Answers:
     """Cut completions off, like those of the model, where a program reaches its maximum length."""
     room = np.maximum(dataset.max_length - task.prompt_length, 0)
     lengths = completions.lengths
     return completions.prefixes(np.minimum(lengths, room)), lengths <= room
 
 
-BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
+BASELINES: dict[str, Callable[[TaskBatch, Learned, Dataset], Answers | None]] = {
     "ends_at_once": lambda task, _, dataset: _always("", task, dataset),
     "constant": _constant,
     "most_frequent": _most_frequent,
@@ -217,6 +217,6 @@ BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "operators": partial(_linear, operators_only=True),
     "linear": _linear,
     "pairs": partial(_linear, pairs=True),
-    "lookup": _lookup,
+    "retrieval": _retrieval,
 }
 """The baselines of ``docs/grading.md``. They answer a task, or None where they are absent."""

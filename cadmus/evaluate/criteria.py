@@ -15,7 +15,7 @@ from cadmus.config import Dataset
 from cadmus.errors import Defect
 from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs, join
-from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
+from cadmus.templates.behavior import DEFINITION, behavior, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.vm.compiled import execute, leave_nan, same_outputs
 from cadmus.vm.values import NUMBER
@@ -174,7 +174,7 @@ def induced(of: Completed) -> np.ndarray:
     names = np.array([calls_in(prompt) for prompt in of.prompts.take(rows).to_strings()])
     for name, calls in fresh_calls(of.dataset.model_dump_json()).items():
         alike = np.flatnonzero(names == name)
-        solved[rows[alike]] = behaviour(ours.take(alike), calls) == behaviour(theirs.take(alike), calls)
+        solved[rows[alike]] = behavior(ours.take(alike), calls) == behavior(theirs.take(alike), calls)
     return solved
 
 

@@ -26,7 +26,7 @@ Policy = Callable[[str, Programs], tuple[Programs, np.ndarray]]
 """Completes prompts of a question: returns completions without the end, and whether each ended."""
 
 
-class Task(NamedTuple):
+class TaskBatch(NamedTuple):
     """Programs that are asked the question called ``name``, and their prompt lengths: int64, shape (n,)."""
 
     name: str
@@ -44,7 +44,7 @@ class Task(NamedTuple):
         return Completed(self.programs.take(rows), self.prompt_length[rows], completions, ended, dataset)
 
 
-def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
+def tasks_of(samples: Samples, limit: int | None = None) -> list[TaskBatch]:
     """Return the questions that programs are asked: of each template, the first ``limit``, or all."""
     tasks = []
     templates = np.asarray(samples.template)
@@ -53,11 +53,11 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
         for name, question in questions_of(template).items():
             rows, prompt_length = question.cut(found)
             if len(rows):
-                tasks.append(Task(name, question, found.programs.take(rows), prompt_length))
+                tasks.append(TaskBatch(name, question, found.programs.take(rows), prompt_length))
     return tasks
 
 
-def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
+def grade(tasks: list[TaskBatch], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
     """Complete programs with the policy called ``name`` and grade the completions.
 
     Induction draws fresh inputs from ``dataset``, the section of the config. Returns a row per program, with
@@ -92,7 +92,7 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
 
 
 def grade_samples(
-    tasks: list[Task], policy: Policy, name: str, dataset: Dataset, samples: int
+    tasks: list[TaskBatch], policy: Policy, name: str, dataset: Dataset, samples: int
 ) -> pl.DataFrame:
     """Sample completions of each program, grade them and count.
 

@@ -26,11 +26,11 @@ def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarr
     if np.any((successes < 0) | (successes > n)):
         raise ValueError("successes must be between 0 and n")
     failures = n - successes
-    centre = successes + Z**2 / 2
+    center = successes + Z**2 / 2
     spread = Z * np.sqrt(successes * failures / np.maximum(n, 1) + Z**2 / 4)
     # Exactly 0 or 1 at the ends, despite rounding.
-    low = np.where(successes == 0, 0.0, (centre - spread) / (n + Z**2))
-    high = np.where(failures == 0, 1.0, (centre + spread) / (n + Z**2))
+    low = np.where(successes == 0, 0.0, (center - spread) / (n + Z**2))
+    high = np.where(failures == 0, 1.0, (center + spread) / (n + Z**2))
     return low, high
 
 

@@ -1,7 +1,7 @@
 """Multinomial logistic regression from the tokens of a prompt to its completion: it executes nothing.
 
 A feature is a token at a place, counted from either end of the prompt, so that prompts of several lengths
-line up, or also a pair of neighbours at a place. A class is one of the most frequent completions. The
+line up, or also a pair of neighbors at a place. A class is one of the most frequent completions. The
 regression is fitted by Adam without a penalty.
 
 Shape suffixes: N prompts, P places, C classes.
@@ -30,7 +30,7 @@ class Linear:
     """A regression fitted to the prompts and completions of training programs, at least one.
 
     With ``operators_only``, all literals are one token, which leaves only the other instructions. ``pairs``
-    adds pairs of neighbours.
+    adds pairs of neighbors.
     """
 
     def __init__(

@@ -18,10 +18,10 @@ from cadmus.config import OOD, Dataset
 from cadmus.dataset.splits import matches
 from cadmus.model.induction import computes
 from cadmus.programs import Programs, Samples, join
-from cadmus.templates.behaviour import behaviour, fresh_calls
+from cadmus.templates.behavior import behavior, fresh_calls
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, functions_of, kind_of
 from cadmus.tools import progress
-from cadmus.vm.compiled import verdicts
+from cadmus.vm.compiled import are_true
 
 
 class Posterior(NamedTuple):
@@ -31,14 +31,14 @@ class Posterior(NamedTuple):
     """k definitions."""
     probability: np.ndarray
     """Of each, given the prompt: float64, shape (k,)."""
-    behaviour: np.ndarray
+    behavior: np.ndarray
     """Equal for functions that agree on all fresh inputs: int64, shape (k,)."""
 
-    def by_behaviour(self) -> tuple[np.ndarray, np.ndarray]:
+    def by_behavior(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the functions compute, and its probability: int64 and float64, shape (classes,)."""
-        behaviour, of = np.unique(self.behaviour, return_inverse=True)
-        probability = np.bincount(of, self.probability, len(behaviour))
-        return behaviour, probability / probability.sum()
+        behavior, of = np.unique(self.behavior, return_inverse=True)
+        probability = np.bincount(of, self.probability, len(behavior))
+        return behavior, probability / probability.sum()
 
 
 def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
@@ -49,23 +49,23 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
     rows = _that_fit(kind, first)
     rows = rows[functions.definitions.lengths[rows] <= dataset.max_length - len(prompt)]
     for example in others:
-        rows = rows[verdicts(join(example.encode(), functions.definitions.take(rows)))]
+        rows = rows[are_true(join(example.encode(), functions.definitions.take(rows)))]
     rules = dataset.rules_for("complete_algorithm")
     if rules and split != OOD:
         programs = join(prompt.encode(), functions.definitions.take(rows))
         excluded = matches(rules.values(), Samples(programs, np.full(len(rows), len(prompt))))
         rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
-    behaviour = _behaviour(kind, dataset.model_dump_json())[rows]
-    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behaviour)
+    behavior = _behavior(kind, dataset.model_dump_json())[rows]
+    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behavior)
 
 
 def prior(prompt: str, dataset: Dataset) -> int:
     """Return what functions of the kind compute most probably: the best answer without the examples."""
     kind = kind_of(prompt)
-    every = Posterior(*functions_of(kind), _behaviour(kind, dataset.model_dump_json()))
-    behaviour, probability = every.by_behaviour()
-    return int(behaviour[probability.argmax()])
+    every = Posterior(*functions_of(kind), _behavior(kind, dataset.model_dump_json()))
+    behavior, probability = every.by_behavior()
+    return int(behavior[probability.argmax()])
 
 
 def credence(
@@ -76,7 +76,7 @@ def credence(
     different, number = np.unique(prompts, return_inverse=True)
     for k, prompt in enumerate(different.tolist()):
         rows = np.flatnonzero(number == k).tolist()
-        classes, probability = posterior(prompt, dataset, split).by_behaviour()
+        classes, probability = posterior(prompt, dataset, split).by_behavior()
         computed = computes(prompt, [definitions[row] for row in rows], dataset)
         found[rows] = (computed[:, None] == classes) @ probability
     return found
@@ -85,7 +85,7 @@ def credence(
 def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray:
     """Return the probability that the best answer to each prompt is right: float64, shape (n,)."""
     texts = progress("best possible", prompts.to_strings())
-    return np.array([posterior(prompt, dataset, split).by_behaviour()[1].max() for prompt in texts])
+    return np.array([posterior(prompt, dataset, split).by_behavior()[1].max() for prompt in texts])
 
 
 def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, split: str) -> np.ndarray:
@@ -105,10 +105,10 @@ def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, sp
 @lru_cache(maxsize=4096)
 def _that_fit(kind: int, example: str) -> np.ndarray:
     """Return which functions of a kind give the result of an example: int64, ascending."""
-    return np.flatnonzero(verdicts(join(example.encode(), functions_of(kind).definitions)))
+    return np.flatnonzero(are_true(join(example.encode(), functions_of(kind).definitions)))
 
 
 @cache
-def _behaviour(kind: int, dataset: str) -> np.ndarray:
+def _behavior(kind: int, dataset: str) -> np.ndarray:
     """Return what the functions of a kind compute on the fresh inputs of a dataset, given as JSON."""
-    return behaviour(functions_of(kind).definitions, fresh_calls(dataset)[KINDS[kind][2]])
+    return behavior(functions_of(kind).definitions, fresh_calls(dataset)[KINDS[kind][2]])

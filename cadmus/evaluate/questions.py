@@ -18,7 +18,7 @@ from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
 from cadmus.model.verifying import drops, ignores
 from cadmus.programs import Programs, Samples
-from cadmus.templates.behaviour import DEFINITION, FRESH_INPUTS
+from cadmus.templates.behavior import DEFINITION, FRESH_INPUTS
 from cadmus.vm.compiled import execute, leave_nan
 
 if TYPE_CHECKING:

@@ -178,8 +178,8 @@ def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
         if not part[metric].has_nulls()
     }
     # The first verified one of k samples is any of the verified ones, each with the same probability.
-    share = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
-    found["first_verified"] = found["verified"] * share[:, None]
+    fraction = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
+    found["first_verified"] = found["verified"] * fraction[:, None]
     if not part["agreed"].has_nulls():
         found["agreed"] = np.zeros((len(part), ks[-1]))
         found["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()

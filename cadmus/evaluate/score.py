@@ -22,7 +22,7 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
 from cadmus.model.inference import Cadmus
-from cadmus.model.interchange import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
+from cadmus.model.patching import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
 from cadmus.store import check_readable
 from cadmus.tools import progress, seed_of
 
@@ -156,9 +156,9 @@ def _encoded(features: Features, pairs: Pairs, layer: int) -> tuple[np.ndarray, 
 
 def _correlations(features: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the absolute correlation of each feature with the values: (F,)."""
-    centred, wanted = features - features.mean(0), values - values.mean()
-    size = np.sqrt((centred**2).sum(0) * (wanted**2).sum())
-    return np.divide(abs(wanted @ centred), size, out=np.zeros(len(size)), where=size > 0)
+    centered, wanted = features - features.mean(0), values - values.mean()
+    size = np.sqrt((centered**2).sum(0) * (wanted**2).sum())
+    return np.divide(abs(wanted @ centered), size, out=np.zeros(len(size)), where=size > 0)
 
 
 def _readable(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wanted: np.ndarray) -> float:

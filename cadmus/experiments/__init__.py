@@ -21,7 +21,7 @@ OTHERS = (
     Figure(
         "training_curve",
         "Training loss over all tokens and over the tokens of completions; dark lines are running means. "
-        "In the shaded steps the model trains on the verdict.",
+        "In the shaded steps the model trains by reinforcement.",
         sources=("metrics",),
     ),
     Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),

@@ -12,7 +12,7 @@ from cadmus.evaluate.results import CEILING, accuracy_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 
 if TYPE_CHECKING:
-    from cadmus.evaluate.grading import Task
+    from cadmus.evaluate.grading import TaskBatch
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -41,7 +41,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     )
 
 
-def ask(subject: Subject, most: int) -> "list[Task]":
+def ask(subject: Subject, most: int) -> "list[TaskBatch]":
     """Return the questions that at most ``most`` test programs per template are asked."""
     from cadmus.evaluate.criteria import Completed
     from cadmus.evaluate.grading import tasks_of
@@ -66,14 +66,14 @@ def ask(subject: Subject, most: int) -> "list[Task]":
     return tasks
 
 
-def grade_model(model: Any, tasks: "list[Task]", dataset: Dataset) -> pl.DataFrame:
+def grade_model(model: Any, tasks: "list[TaskBatch]", dataset: Dataset) -> pl.DataFrame:
     """Complete programs greedily and grade them, see :func:`cadmus.evaluate.grading.grade`."""
     from cadmus.evaluate.grading import MODEL, grade
 
     return grade(tasks, lambda _, prompts: model.complete(prompts, dataset.max_length), MODEL, dataset)
 
 
-def best_possible(tasks: "list[Task]", dataset: Dataset, split: str) -> pl.Series:
+def best_possible(tasks: "list[TaskBatch]", dataset: Dataset, split: str) -> pl.Series:
     """Return the probability that the best possible answer to each program is solved, in order."""
     found = [
         np.ones(len(task.programs))

@@ -13,11 +13,11 @@ from cadmus.tools import progress
 def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy of each snapshot of a training, by training compute.
 
-    ``verdict`` is true for snapshots that have trained on the verdict.
+    ``reinforced`` is true for snapshots that have trained by reinforcement.
     """
     from cadmus.model.export import Snapshot, read_metadata, read_metadata_as
 
-    dataset, judged_from = subject.config.dataset, subject.config.train.verdict_steps.start
+    dataset, judged_from = subject.config.dataset, subject.config.train.reinforcement_steps.start
     tasks = ask(subject, subject.config.evaluate.curve.programs)
     sizes = read_metadata(subject.directory).model
     rows = []
@@ -28,7 +28,7 @@ def measure(subject: Subject) -> pl.DataFrame:
         completions = grade_model(subject.model(path), tasks, dataset)
         compute = {"step": metadata.steps, "tokens": metadata.tokens, "flops": metadata.flops}
         judged = pl.lit(metadata.steps > judged_from)
-        rows.append(accuracy_by(completions, "question").with_columns(**compute, verdict=judged))
+        rows.append(accuracy_by(completions, "question").with_columns(**compute, reinforced=judged))
     # Large numbers of tokens have another type.
     return pl.concat(rows, how="vertical_relaxed")
 
@@ -47,7 +47,7 @@ EXPERIMENT = Experiment(
     columns={
         **{"step": COUNT, "tokens": COUNT, "flops": NONNEGATIVE},
         **dict.fromkeys(("question", "policy", "metric"), NAME),
-        **{"programs": COUNT, "correct": COUNT, **ACCURACY, "verdict": FLAG},
+        **{"programs": COUNT, "correct": COUNT, **ACCURACY, "reinforced": FLAG},
     },
     rules=OF_PROGRAMS,
     key=("step", "question", "policy", "metric"),
@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
             "accuracy_by_compute",
             "Error on each sub-problem (1 - accuracy, log scale) against training compute, with the errors "
             "of the best baseline, of the best possible answer (induction) and of the paper, whose 100% is "
-            "drawn as an error of 0.5%. Snapshots with hollow markers have trained on the verdict. Dashed "
+            "drawn as an error of 0.5%. Snapshots with hollow markers have trained by reinforcement. Dashed "
             "lines are power laws fitted to the others, with the exponent of the compute and its 95% "
             "interval; where the points bend, there is none.",
             sources=("completions",),

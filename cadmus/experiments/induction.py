@@ -50,9 +50,9 @@ def measure(subject: Subject) -> pl.DataFrame:
             found = votes(prompt, texts.take(of_row), ended[of_row], dataset)
             first = votes(prompt, greedy[0].take(np.array([row])), greedy[1][[row]], dataset)
             (right,) = computes(prompt, [own[row]], dataset).tolist()
-            classes, probability = posterior(prompt, dataset, split).by_behaviour()
+            classes, probability = posterior(prompt, dataset, split).by_behavior()
             most = max(found, key=lambda group: len(found[group]), default=-1)
-            share = np.array([len(found.get(group, ())) for group in classes.tolist()]) / settings.samples
+            fraction = np.array([len(found.get(group, ())) for group in classes.tolist()]) / settings.samples
             ideal = np.random.default_rng([seed, row]).multinomial(settings.samples, probability)
             rows.append(
                 {
@@ -69,7 +69,7 @@ def measure(subject: Subject) -> pl.DataFrame:
                     "prior": prior(prompt, dataset) == right,
                     "ceiling": probability.max(),
                     # Samples of no function of the grammar, too, are where the posterior is not.
-                    "total_variation": np.maximum(probability - share, 0).sum(),
+                    "total_variation": np.maximum(probability - fraction, 0).sum(),
                     "ideal_variation": np.maximum(probability - ideal / settings.samples, 0).sum(),
                 }
             )
@@ -125,7 +125,7 @@ EXPERIMENT = Experiment(
             "Induction against the exact posterior over functions. Accuracy on fresh inputs by the number of "
             "examples and by how many different functions these leave; total variation between posterior and "
             "model, and that of equally many samples of the posterior; and how often a function is right by "
-            "its share of the votes. Points of fewer than 10 prompts are left out.",
+            "its fraction of the votes. Points of fewer than 10 prompts are left out.",
         ),
     ),
 )

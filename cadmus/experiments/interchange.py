@@ -38,7 +38,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     that gives a variable its value. The results count how often the answer is then the counterfactual one.
     """
     from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
-    from cadmus.model.interchange import counterfactual_answers, pairs_of, subspaces
+    from cadmus.model.patching import counterfactual_answers, pairs_of, subspaces
 
     config, model = subject.config, subject.model()
     settings = config.evaluate.interchange

@@ -75,7 +75,7 @@ def measure(subject: Subject) -> pl.DataFrame:
                         "correct": correct,
                         "majority": baseline[target],
                         "control": control / settings.test_programs,
-                        "inverse_regularisation": strengths,
+                        "inverse_regularization": strengths,
                     }
                 )
             )
@@ -127,7 +127,7 @@ def score(
     on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
     best = on_validation.sum(2).argmax(0)
     hits = on_test.sum(2)[best, np.arange(len(best))]
-    return hits, np.array(settings.inverse_regularisation)[best]
+    return hits, np.array(settings.inverse_regularization)[best]
 
 
 def _predicted(
@@ -146,7 +146,7 @@ def _predicted(
     known, others = scaler.transform(features[rows]), scaler.transform(features[fitted:])
     regression = LogisticRegression(tol=TOLERANCE, max_iter=MOST_STEPS, warm_start=True)
     predicted = []
-    for c in settings.inverse_regularisation:
+    for c in settings.inverse_regularization:
         # A regression needs two classes.
         several = len(np.unique(classes[rows])) > 1
         probe = regression.set_params(C=c) if several else DummyClassifier()
@@ -202,7 +202,7 @@ EXPERIMENT = Experiment(
     columns={
         **{"target": one_of(("x", "y")), "layer": LAYER, "token": TOKEN},
         **{"programs": POSITIVE, "correct": COUNT, **ACCURACY},
-        **{"majority": FRACTION, "control": FRACTION, "inverse_regularisation": NONNEGATIVE},
+        **{"majority": FRACTION, "control": FRACTION, "inverse_regularization": NONNEGATIVE},
     },
     rules={
         **OF_PROGRAMS,
@@ -216,7 +216,7 @@ EXPERIMENT = Experiment(
             "probe_final_block",
             "Linear probes on the output of the final block: accuracy for X and Y at each token. Dashed: "
             "the optimum given the tokens read, the most frequent value of all expressions that start with "
-            "them. Colored bands: 95% intervals; grey band: those of both controls, probes fitted to "
+            "them. Colored bands: 95% intervals; gray band: those of both controls, probes fitted to "
             "permuted values.",
         ),
         Figure(

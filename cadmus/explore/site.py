@@ -27,7 +27,7 @@ from cadmus.evaluate.questions import questions_of, title
 from cadmus.experiments.probe import MOST_STEPS, TOLERANCE
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs, stack
-from cadmus.templates.behaviour import DEFINITION, fresh_calls
+from cadmus.templates.behavior import DEFINITION, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.tools import generator
 from cadmus.train.labels import CLASSES, LARGEST, LONGEST, label_names, state_labels

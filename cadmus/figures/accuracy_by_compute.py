@@ -18,7 +18,7 @@ def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
     """Return the plotted accuracies by question, policy and compute; only the model's change with compute."""
     found = accuracy_by(completions, "question")
     found = found.filter((pl.col("policy") != MODEL) | (pl.col("metric") == CEILING))
-    snapshots = curve.select("step", "tokens", "flops", "verdict").unique(maintain_order=True)
+    snapshots = curve.select("step", "tokens", "flops", "reinforced").unique(maintain_order=True)
     constant = snapshots.join(found, how="cross").select(curve.columns)
     return panels.plotted(pl.concat([curve, constant]), "flops")
 
@@ -26,13 +26,15 @@ def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
 def laws(curve: pl.DataFrame) -> pl.DataFrame:
     """Fit the logarithm of the error to that of the compute, by least squares, for each question.
 
-    Only snapshots that have not trained on the verdict count, and of those only the ones that err.
+    Only snapshots that have not trained by reinforcement count, and of those only the ones that err.
     ``exponent`` has a 95% interval, low and high, from the scatter of the snapshots; ``intercept`` and
     ``exponent`` are of natural logarithms, and ``fit`` is R².
     """
     rows = []
     erring = curve.filter(
-        (pl.col("accuracy") < 1) & (pl.col("flops") > 0) & ~pl.col("verdict"), policy=MODEL, metric="solved"
+        (pl.col("accuracy") < 1) & (pl.col("flops") > 0) & ~pl.col("reinforced"),
+        policy=MODEL,
+        metric="solved",
     )
     for (question,), part in erring.group_by(["question"], maintain_order=True):
         if len(part) < _LEAST:
@@ -60,7 +62,7 @@ def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
             )
             text = f"{law['exponent']:.2f} [{law['low']:.2f}, {law['high']:.2f}]"
             axes.text(0.03, 0.05, text, transform=axes.transAxes, fontsize=6, color=style.BLUE)
-    judged = drawn.filter("verdict", policy=MODEL, metric="solved")
+    judged = drawn.filter("reinforced", policy=MODEL, metric="solved")
     for (question,), part in judged.group_by(["question"], maintain_order=True):
         if axes := of_title.get(title(str(question))):
             error = (1 - part["accuracy"]).clip(panels.LEAST)

@@ -34,7 +34,7 @@ def draw(grid: pl.DataFrame) -> Figure:
         # A label with an underscore is not in the legend.
         name = f"_best baseline, {region}"
         axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--", label=name)
-    axes.plot([], [], color=style.GREY, lw=0.7, ls="--", label="best baseline, in their colors")
+    axes.plot([], [], color=style.GRAY, lw=0.7, ls="--", label="best baseline, in their colors")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=f"distance from the training range, bins of {BIN}", ylabel="accuracy of the next token")

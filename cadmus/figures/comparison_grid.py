@@ -18,7 +18,7 @@ from cadmus.llm.outcomes import pixels
 
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
 _DASHED: dict[str, Any] = {"ec": "black", "lw": 1.4, "ls": (0, (3, 2))}
-_COLORS = {"<": style.BLUE, "=": "black", ">": "#E69F00", "other": "#F2B8D6"}  # differ in grey
+_COLORS = {"<": style.BLUE, "=": "black", ">": "#E69F00", "other": "#F2B8D6"}  # differ in gray
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:

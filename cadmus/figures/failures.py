@@ -42,12 +42,12 @@ def _article(row: dict[str, Any]) -> str:
     result = reference.run(written)
     outputs = " ".join(map(reference.show, result.outputs)) or "nothing"
     if not row["ended"]:
-        verdict = f"did not end within {len(written)} instructions"
+        outcome = f"did not end within {len(written)} instructions"
     elif row["uses_drop"]:
-        verdict = f"drops; leaves {outputs}"
+        outcome = f"drops; leaves {outputs}"
     else:
         answer = ", but no answer" if row["verified"] else ""
-        verdict = f"{'true' if result.true else 'false'}{answer}; leaves {outputs}"
+        outcome = f"{'true' if result.true else 'false'}{answer}; leaves {outputs}"
     steps = "\n".join(
         f"<tr><td><code>{escape(step.symbol)}</code><td><code>"
         f"{escape(' '.join(map(reference.show, step.stack)))}</code>"
@@ -58,7 +58,7 @@ def _article(row: dict[str, Any]) -> str:
 <dl>
 <dt>model<dd><code>{escape(prompt)}<mark>{escape(completion)}</mark></code>
 <dt>original<dd><code>{escape(prompt)}<ins>{escape(rest + isa.END)}</ins></code>
-<dt>verdict<dd>{escape(verdict)}
+<dt>result<dd>{escape(outcome)}
 </dl>
 <details><summary>stack after each instruction</summary>
 <table><tr><th>instruction<th>stack

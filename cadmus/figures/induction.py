@@ -12,7 +12,7 @@ _RIGHT = {
     "ceiling": ("best possible", "black", "", "--"),
     "voted": ("model, most votes", style.PURPLE, "s", "-"),
     "greedy": ("model, greedy", style.BLUE, "o", "-"),
-    "prior": ("without the examples", style.GREY, "", "-"),
+    "prior": ("without the examples", style.GRAY, "", "-"),
 }
 _PANELS = {
     "examples": _RIGHT,
@@ -21,11 +21,11 @@ _PANELS = {
         "total_variation": ("samples of the model", style.GREEN, "", "-"),
         "ideal_variation": ("samples of the posterior", "black", "", "-"),
     },
-    "share": {"voted": _RIGHT["voted"]},
+    "fraction": {"voted": _RIGHT["voted"]},
 }
 """Panels and their lines: label, color, marker and dashes."""
-_SHARES = 5
-"""Bins of the share of votes."""
+_FRACTIONS = 5
+"""Bins of the fraction of votes."""
 _FEW = 10
 """Prompts below which a point is not drawn."""
 
@@ -33,9 +33,9 @@ _FEW = 10
 def data(results: pl.DataFrame) -> pl.DataFrame:
     """Return the points of all panels: panel, split, x, policy, programs, correct, accuracy, low, high."""
     left = (2 ** pl.col("functions").log(2).floor()).alias("functions")
-    share = pl.col("votes") / pl.col("fits")
-    bin_of_share = ((share * _SHARES).ceil().clip(1) - 0.5) / _SHARES
-    voted = results.filter(pl.col("votes") > 0).with_columns(share=bin_of_share)
+    fraction = pl.col("votes") / pl.col("fits")
+    bin_of_fraction = ((fraction * _FRACTIONS).ceil().clip(1) - 0.5) / _FRACTIONS
+    voted = results.filter(pl.col("votes") > 0).with_columns(fraction=bin_of_fraction)
     variation = results.unpivot(
         ["total_variation", "ideal_variation"], index=["split", "examples"], variable_name="policy"
     )
@@ -46,7 +46,7 @@ def data(results: pl.DataFrame) -> pl.DataFrame:
         "examples": induction_by(results, "examples").rename({"examples": "x"}),
         "functions": induction_by(results.with_columns(left), "functions").rename({"functions": "x"}),
         "variation": mean.rename({"examples": "x"}),
-        "share": induction_by(voted, "share").filter(policy="voted").rename({"share": "x"}),
+        "fraction": induction_by(voted, "fraction").filter(policy="voted").rename({"fraction": "x"}),
     }
     columns = ["panel", "split", "x", "policy", "programs", "correct", "accuracy", "low", "high"]
     found = [rows.with_columns(panel=pl.lit(name)) for name, rows in panels.items()]
@@ -71,12 +71,12 @@ def draw(results: pl.DataFrame) -> Figure:
             elif panel == "functions":
                 axes.set_xscale("log", base=2)
                 axes.xaxis.set_minor_locator(NullLocator())
-        examples, functions, variation, share = of_split
-        share.plot([0, 1], [0, 1], color="black", ls=":", lw=0.8)
+        examples, functions, variation, fraction = of_split
+        fraction.plot([0, 1], [0, 1], color="black", ls=":", lw=0.8)
         seen = "function never seen" if split == OOD else "test function"
         examples.set(xlabel="examples", ylabel=f"right, {seen}")
         functions.set(xlabel="functions left")
         variation.set(xlabel="examples", ylabel="total variation")
-        share.set(xlabel="share of the votes", ylabel="right")
+        fraction.set(xlabel="fraction of the votes", ylabel="right")
     style.legend(figure, panels[0], ncols=3)
     return figure

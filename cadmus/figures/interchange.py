@@ -8,7 +8,7 @@ from cadmus.evaluate.counterfactuals import VARIABLES
 from cadmus.figures import style
 
 LABELS = {
-    "state": ("whole state", style.GREY, "o"),
+    "state": ("whole state", style.GRAY, "o"),
     "learned": ("learned directions", style.BLUE, "s"),
     "random": ("random directions", style.ORANGE, "^"),
 }

@@ -43,7 +43,7 @@ def draw(completions: pl.DataFrame) -> Figure:
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the share of near-duplicates, and the accuracies in percent with 95% intervals."""
+    """Return the fraction of near-duplicates, and the accuracies in percent with 95% intervals."""
     rows = []
     for (question,), part in data(completions).group_by(["question"], maintain_order=True):
         found = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}

@@ -32,7 +32,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     label = f"Cadmus, one output token: {tables.accuracy(cadmus)}"
     axes.axhline(cadmus["accuracy"], color=style.BLUE, label=label)
     label = f"best baseline: {tables.baseline(cadmus['best_baseline'], cadmus['baseline'])}"
-    axes.axhline(cadmus["baseline"], color=style.GREY, lw=0.7, ls="--", label=label)
+    axes.axhline(cadmus["baseline"], color=style.GRAY, lw=0.7, ls="--", label=label)
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
     limits: set[int] = set()
     for rows in series:
@@ -54,7 +54,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
     label = "GPT-5, normal symbols: reported in the paper, not run"
     place = [reported.GPT5_OUTPUT_TOKENS], [reported.GPT5_ACCURACY]
-    axes.plot(*place, "D", color=style.GREY, mfc="white", ms=5, zorder=3, label=label)
+    axes.plot(*place, "D", color=style.GRAY, mfc="white", ms=5, zorder=3, label=label)
     axes.set_xscale("log")
     ticks = sorted(limits) or [reported.GPT5_OUTPUT_TOKENS]
     axes.tick_params(axis="x", labelrotation=45 if len(ticks) > 4 else 0)

@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 SOLVED = (
     Line(True, "solved", "model, solved", style.BLUE, "o"),
-    Line(False, "solved", "best baseline", style.GREY),
+    Line(False, "solved", "best baseline", style.GRAY),
     Line(True, CEILING, "best possible", "black", style="--", band=False),
 )
 """The lines of :func:`plotted`."""

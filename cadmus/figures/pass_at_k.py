@@ -12,7 +12,7 @@ from cadmus.figures import panels, style
 _LINES: tuple[panels.Line, ...] = (
     panels.Line(True, "verified", "model, verified@k", style.GREEN, "^"),
     panels.Line(True, "solved", "model, solved@k", style.BLUE, "o"),
-    panels.Line(False, "solved", "random training completion, solved@k", style.GREY),
+    panels.Line(False, "solved", "random training completion, solved@k", style.GRAY),
     panels.Line(
         True, "first_verified", "model, first verified sample solved", style.ORANGE, style="-.", band=False
     ),
@@ -20,7 +20,7 @@ _LINES: tuple[panels.Line, ...] = (
     panels.Line(True, CEILING, "best possible", "black", style="--", band=False),
 )
 _BEFORE_AND_AFTER = (
-    panels.Line(True, "solved", "after the verdict phase", style.BLUE, "o"),
+    panels.Line(True, "solved", "after reinforcement learning", style.BLUE, "o"),
     panels.Line(True, "before", "before", style.ORANGE, "s", "--"),
     *(line for line in _LINES if not line.of_model or line.metric == CEILING),
 )

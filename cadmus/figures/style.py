@@ -25,7 +25,7 @@ COLUMN = 3.4
 PAGE = 7.0
 """Page width in inches."""
 COLORS = BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-GREY = "#666666"
+GRAY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
 styled = matplotlib.style.context(["default", STYLE])
 """Decorates a function that draws: it uses the style file instead of the user's settings."""
@@ -118,7 +118,7 @@ def intervals(axes: Axes, rows: pl.DataFrame, x: str, **look: Any) -> ErrorbarCo
 
 def not_tested(axes: Axes) -> None:
     """Label empty axes."""
-    axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GREY)
+    axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GRAY)
 
 
 def largest(column: pl.Series) -> int:

@@ -65,7 +65,7 @@ def below(results: pl.DataFrame) -> str:
     ]
     sentence = f"The model is below the best baseline on {'; '.join(texts)}."
     if any(text.endswith(f"({EXECUTING})") for text in texts):
-        sentence += " Lookup executes completions of the training set until the VM accepts one."
+        sentence += " Retrieval executes completions of the training set until the VM accepts one."
     return sentence
 
 

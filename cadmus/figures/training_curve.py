@@ -7,7 +7,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from cadmus.figures import style
 
 LOSSES = {"loss": ("all tokens", "black"), "completion_loss": ("completions", style.GREEN)}
-OTHERS = "validation_loss", "verdict_solved"
+OTHERS = "validation_loss", "reinforcement_solved"
 
 
 def data(metrics: pl.DataFrame) -> pl.DataFrame:
@@ -30,10 +30,10 @@ def draw(metrics: pl.DataFrame) -> Figure:
     if len(validated):
         label = "completions, validation"
         axes.plot(validated["step"], validated["validation_loss"], "o", color=style.ORANGE, ms=3, label=label)
-    judged = metrics.drop_nulls("verdict_solved")["step"]
+    judged = metrics.drop_nulls("reinforcement_solved")["step"]
     if len(judged):
         axes.axvspan(
-            judged[0], judged[-1], color=style.GREY, alpha=0.15, lw=0, label="training on the verdict"
+            judged[0], judged[-1], color=style.GRAY, alpha=0.15, lw=0, label="reinforcement learning"
         )
     axes.legend(loc="upper center")
     axes.set_yscale("log")

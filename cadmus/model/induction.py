@@ -18,7 +18,7 @@ from cadmus.errors import InputError
 from cadmus.model.verifying import verified
 from cadmus.programs import Programs
 from cadmus.templates.answers import NUMERAL_MAX, number_text
-from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
+from cadmus.templates.behavior import DEFINITION, behavior, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 
 Value = int | tuple[int, ...]
@@ -117,7 +117,7 @@ def votes(prompt: str, completions: Programs, ended: np.ndarray, dataset: Datase
 def computes(prompt: str, definitions: list[str], dataset: Dataset) -> np.ndarray:
     """Return a number for each definition of a prompt, equal if they compute the same: int64, shape (n,)."""
     calls = fresh_calls(dataset.model_dump_json())[calls_in(prompt)]
-    return behaviour(closed(definitions), calls)
+    return behavior(closed(definitions), calls)
 
 
 def _read(text: str) -> Example:

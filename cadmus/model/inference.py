@@ -167,7 +167,7 @@ class Cadmus:
         prompts, limits = prompts.take(copies), limits[copies]
         next_token: Choose = choose or greedy
         if choose is None and temperature:
-            next_token = Sampler(len(prompts), temperature, seed, top_p, first)
+            next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
         room = (limits - prompts.lengths).max(initial=0)
         # The tokens of each completion, its end included; -1 after them.
         output = np.full((len(prompts), room + 1), -1, np.int8)
@@ -312,7 +312,7 @@ class Cadmus:
         return torch.cat(logits)
 
 
-class Sampler:
+class TokenSampler:
     """Samples the next instructions of ``n`` prompts for :meth:`Cadmus.complete`, with its options.
 
     Samples depend on the seed, the index of the prompt, from ``first`` on, and its logits: not on the other

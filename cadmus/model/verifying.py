@@ -15,10 +15,10 @@ from cadmus.programs import Programs, join
 def verified(prompts: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
     """Tell which of n completions of prompts are verified: bool, shape (n,)."""
     # Numba takes half a second to import, and most commands do not verify.
-    from cadmus.vm.compiled import verdicts
+    from cadmus.vm.compiled import are_true
 
     rows = np.flatnonzero(ended & ~drops(completions))
-    rows = rows[verdicts(join(prompts.take(rows), completions.take(rows)))]
+    rows = rows[are_true(join(prompts.take(rows), completions.take(rows)))]
     found = np.zeros(len(ended), np.bool_)
     found[rows] = ~ignores(prompts.take(rows), completions.take(rows))
     return found

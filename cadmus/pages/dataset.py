@@ -78,7 +78,7 @@ def dataset_card(directory: Path) -> str:
         examples=f"```text\n{plain(header, examples.values())}\n```",
         splits=render(pl.DataFrame(counts, ["Template", *splits], orient="row")).strip(),
         shared="; ".join(f"{pair} {count}" for pair, count in manifest.shared_between_splits.items()),
-        share=f"{100 * dataset.eval_fraction:g}",
+        percentage=f"{100 * dataset.eval_fraction:g}",
         rules=f"\n{_rules(manifest)}" if manifest.ood else "",
     )
     # All templates together, and each alone, with the splits that have it.

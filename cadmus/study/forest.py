@@ -37,7 +37,7 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
         means, series = [], panel.partition_by("metric", maintain_order=True)
         for number, part in enumerate(series):
             metric = part["metric"][0]
-            color, marker = looks.get(metric, (style.GREY, "o"))
+            color, marker = looks.get(metric, (style.GRAY, "o"))
             scale = 1 if metric in LOSSES else 100
             # A base whose run is missing has no mean.
             for mean in of_base.filter(metric=metric)["mean"]:
@@ -58,7 +58,7 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
         axes.set_ylim(-0.6, len(variants) - 0.4)
         axes.grid(True, axis="x")
         if len(others):
-            axes.axvline(0, color=style.GREY, lw=0.8)
+            axes.axvline(0, color=style.GRAY, lw=0.8)
     what = f"difference to {results.base}, whose mean is above" if len(others) else "mean"
     figure.supxlabel(f"{what} (percentage points; losses in nats)", fontsize=8)
     if len(accuracies) > 1:

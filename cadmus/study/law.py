@@ -89,8 +89,8 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
         return np.logaddexp.reduce((np.full_like(loss, floor), of_size, of_programs)) - np.log(loss)
 
     starts = [
-        (share * loss.min(), size, alpha, size, beta)
-        for share, size, alpha, beta in itertools.product((0.3, 0.9), (1.0, 100.0), (0.2, 0.6), (0.2, 0.6))
+        (fraction * loss.min(), size, alpha, size, beta)
+        for fraction, size, alpha, beta in itertools.product((0.3, 0.9), (1.0, 100.0), (0.2, 0.6), (0.2, 0.6))
     ]
     bounds = np.array([-20.0, -20.0, 0.01, -20.0, 0.01]), np.array([10.0, 30.0, 3.0, 30.0, 3.0])
     fits = [
@@ -173,7 +173,7 @@ def draw(
     costs = [cost for cost, _ in models.values()]
     range_ = np.geomspace(min(measured) / 2, max([*measured, *budgets, *costs]) * 2, 60)
     low, high = np.quantile([other.optimal_parameters(range_) for other in laws], [0.025, 0.975], axis=0)
-    right.fill_between(range_, low, high, color=style.GREY, alpha=0.3, lw=0, label="95% interval")
+    right.fill_between(range_, low, high, color=style.GRAY, alpha=0.3, lw=0, label="95% interval")
     right.plot(range_, law.optimal_parameters(range_), color="k", label="optimal size")
     right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label=f"measured {unit}")
     for (name, place), marker in zip(models.items(), "Ds", strict=False):
@@ -197,7 +197,7 @@ def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Fi
         lines.append(panels.Line(True, name, name, color, marker))
         of_line = rows.filter(pl.col("variant").is_in(line["variant"]))
         parts.append(of_line.with_columns(policy=pl.lit(MODEL), metric=pl.lit(name)))
-    lines.append(panels.Line(False, "best", "best baseline", style.GREY, style="--", band=False))
+    lines.append(panels.Line(False, "best", "best baseline", style.GRAY, style="--", band=False))
     results = in_order(pl.concat(parts, how="diagonal"))
     figure = panels.by_question(results, "parameters", "parameters", lines=lines)
     style.log_axis(figure.axes[0])

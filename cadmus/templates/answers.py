@@ -29,14 +29,14 @@ def answer(outcome: Outcome, labels: np.ndarray | None = None) -> Programs:
     kind = np.where(outcome.kind == SEQUENCE, 1, 0)
     if labels is not None:
         kind[labels] = 2
-    numbers, sequences, labelled = (rows_of(outcome, kind == which) for which in range(3))
-    label = join(nothing(len(labelled.kind)), b"!")
+    numbers, sequences, labeled = (rows_of(outcome, kind == which) for which in range(3))
+    label = join(nothing(len(labeled.kind)), b"!")
     return interleave(
         kind,
         [
             join(numeral(numbers.values[:, 0]), b"="),
             _sequence_answer(sequences),
-            only_where(label, labelled.values[:, 0] == 0),
+            only_where(label, labeled.values[:, 0] == 0),
         ],
     )
 

@@ -13,7 +13,7 @@ from cadmus.errors import Defect
 from cadmus.programs import Programs, Samples, interleave, join, offsets_of
 from cadmus.templates import functions as grammars
 from cadmus.templates.answers import answer, rows_of, writable
-from cadmus.templates.behaviour import CALLS, SAME_INPUTS, Functions, functions
+from cadmus.templates.behavior import CALLS, SAME_INPUTS, Functions, functions
 from cadmus.templates.draw import Draw
 from cadmus.templates.grammar import Grammar
 from cadmus.vm import compiled

@@ -26,7 +26,7 @@ from cadmus import config, isa
 from cadmus.model.flops import causal_pairs
 from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
 from cadmus.tools import epoch_seed, generator
-from cadmus.train.interchange import Exchange, choose
+from cadmus.train.interchange_training import Exchange, choose
 from cadmus.train.label_only import label_only
 from cadmus.train.labels import NO_TARGET, state_labels
 from cadmus.train.ranks import ALONE, Place
@@ -159,12 +159,12 @@ class Loader:
         self, programs: Programs, prompt_lengths: np.ndarray, learned: np.ndarray, place: tuple[int, int]
     ) -> PackedBatch:
         """Pack a micro-batch; programs that are not ``learned`` are label-only."""
-        wanted, interchange = self._train.state_labels, self._train.interchange
+        wanted, interchange = self._train.state_labels, self._train.interchange_training
         labels = numbers = exchange = None
         if self._train.state_weight:
             labels, numbers = state_labels(programs, wanted, self._dataset)
         step, number = place
-        if interchange.share and interchange.start <= step / self._train.steps < interchange.stop:
+        if interchange.fraction and interchange.start <= step / self._train.steps < interchange.stop:
             assert numbers is not None
             rng = generator(self._seed, "interchange", step, number)
             name = "second" if interchange.variable == "comparison" else "magnitude"

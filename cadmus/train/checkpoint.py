@@ -31,7 +31,7 @@ VISIBLE_SECONDS = 120
 """Time that a shared file system may take to show a checkpoint to another node."""
 FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "micro_batch_size", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
-samples of verdicts, which depend on the ranks."""
+sampled completions, which depend on the ranks."""
 FREE_DEEPSPEED = {
     "zero_optimization",
     "comet",

@@ -1,4 +1,4 @@
-"""Label-only programs: what is labelled and what is compared are two decisions.
+"""Label-only programs: what is labeled and what is compared are two decisions.
 
 Each is a pair of expressions, such as ``99*9-88*8-``, with the label of its state after every token and no
 token to predict. Numbers that no training program compares then have a place in the state of a model too.

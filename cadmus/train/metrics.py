@@ -6,10 +6,10 @@
 ``completion_loss``      mean over the targets in completions, in nats
 ``state_loss``           with state supervision, the weighted sum over the labels of a token, mean over all,
                          in nats
-``verdict``              with training on the verdict, by question, the fractions of the completions sampled
-                         in this step that :data:`cadmus.train.objectives.verdict.COUNTS` names; null at steps
-                         without any
-``verdict_solved``       the mean fraction solved over these questions
+``reinforcement``        with reinforcement learning, by question, the fractions of the completions sampled
+                         in this step that :data:`cadmus.train.objectives.reinforcement.COUNTS` names;
+                         null at steps without any
+``reinforcement_solved`` the mean fraction solved over these questions
 ``validation_loss``      at a snapshot, of completions of the validation split, in nats (for each template,
                          :data:`cadmus.train.validation.PROGRAMS` programs); null at other steps
 ``validation_solved``    of those programs, the mean fraction solved over the questions

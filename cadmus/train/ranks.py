@@ -100,7 +100,7 @@ def slurm_nodes() -> Nodes | None:
 def requeue() -> str | None:
     """Put this SLURM job back in the queue, which ends it; SLURM restarts it with the same number.
 
-    A job that was cancelled or reached its time limit also receives SIGTERM, but stays ended. Returns the
+    A job that was canceled or reached its time limit also receives SIGTERM, but stays ended. Returns the
     reason why the job was not requeued, or None.
     """
     job = os.environ.get("SLURM_JOB_ID")

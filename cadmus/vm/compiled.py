@@ -14,7 +14,7 @@ from cadmus.vm.values import NAN, NUMBER, Outcome
 _KNOWN = opcodes.FAMILY != opcodes.UNKNOWN
 
 
-def verdicts(programs: Programs) -> np.ndarray:
+def are_true(programs: Programs) -> np.ndarray:
     """Tell which programs are true: bool, shape (n,)."""
     return execute(programs, np.zeros(len(programs) + 1, np.int64)).true
 
@@ -66,7 +66,7 @@ def _value(kind: int, length: int, values: list[int], decorations: list[int]) ->
 
 
 def execute(programs: Programs, rows: np.ndarray | None = None) -> Outcome:
-    """Return the verdict, the number of outputs and the top output of each program.
+    """Return the truth, the number of outputs and the top output of each program.
 
     With ``rows``, there are as many outputs of each as :func:`cadmus.vm.kernel.run_batch` tells.
     """

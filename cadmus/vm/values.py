@@ -19,7 +19,7 @@ DECORATION_MASK = (1 << DECORATION_BITS) - 1
 
 
 class Outcome(NamedTuple):
-    """Verdicts and top outputs of n programs."""
+    """Truth and top outputs of n programs."""
 
     true: np.ndarray
     """bool, shape (n,)"""

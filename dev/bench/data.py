@@ -43,7 +43,7 @@ def vm() -> Facts:
         "program_length": PROGRAM_LENGTH,
         "repeats": REPEATS,
         "candidates": CANDIDATES,
-        "candidates_true_share": round(float(compiled.verdicts(candidates).mean()), 3),
+        "candidates_true_share": round(float(compiled.are_true(candidates).mean()), 3),
     }
     rows = {
         "number": {"programs": PROGRAMS, **_vm_rates(number, PROGRAM_LENGTH)},
@@ -64,7 +64,7 @@ def _vm_rates(many: Programs, units: int) -> Facts:
     """Return the rates of both VMs, in ``units`` per program, and their ratio."""
     few = many.take(np.arange(len(many) // 100))
     texts = few.to_strings()
-    vms = {"compiled": lambda: compiled.verdicts(many), "reference": lambda: list(map(reference.run, texts))}
+    vms = {"compiled": lambda: compiled.are_true(many), "reference": lambda: list(map(reference.run, texts))}
     seconds = median_seconds(vms, REPEATS)
     fast, slow = units * len(many) / seconds["compiled"], units * len(few) / seconds["reference"]
     return {

@@ -5,7 +5,8 @@ config                 config/README.md, docs/columns.md, the JSON schema, the q
 run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs
-verdict RESULTS BEFORE solved@k of a run and of a model before its verdict phase, from pass_at_k.parquet
+reinforcement RESULTS BEFORE
+                       solved@k of a run, and of a model before its reinforcement learning, from pass_at_k
 snapshots SNAPSHOTS    docs/results/laptop/snapshots, from those of the training of the shipped model
 demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
 record RESULTS CONFIG CHANGE
@@ -14,7 +15,7 @@ record RESULTS CONFIG CHANGE
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs grids results extrapolation
-python -m dev.docs verdict results/laptop before.parquet
+python -m dev.docs reinforcement results/laptop before.parquet
 python -m dev.docs snapshots results/laptop/training/snapshots
 python -m dev.docs demo
 python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
@@ -30,7 +31,7 @@ KINDS = {
     "run": readme.publish,
     "study": study.publish,
     "grids": numbers.draw,
-    "verdict": readme.before_and_after,
+    "reinforcement": readme.before_and_after,
     "snapshots": demo.publish_snapshots,
     "demo": demo.publish,
     "record": speedrun.add_record,

@@ -18,7 +18,7 @@ from cadmus.store import read_results
 from cadmus.templates.expressions import HALF
 
 STUDY = "numbers"
-_STATES = ["classes alone", "no exchange", "large differences labelled"]
+_STATES = ["classes alone", "no exchange", "large differences labeled"]
 _PANELS = 4
 _PROGRAMS = 4_000
 

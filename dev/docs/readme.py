@@ -59,7 +59,7 @@ def before_and_after(results: Path, before: Path, root: Path) -> None:
     """Draw solved@k of a run and of an earlier model of its training, on the same prompts."""
     paths = (results / "experiments/pass_at_k.parquet", before)
     samples = [read_results(path, table("pass_at_k"))[0] for path in paths]
-    target = root / "docs/results" / results.resolve().name / "verdict_phase"
+    target = root / "docs/results" / results.resolve().name / "reinforcement"
     style.save(style.styled(pass_at_k.draw)(*samples), [target.with_suffix(".png")])
     pass_at_k.data(samples[1]).write_csv(target.with_suffix(".csv"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cadmus import config, pipeline
 from cadmus.dataset.manifest import File, read_file, read_manifest
-from cadmus.dataset.shards import Shard, plan, write_shard
+from cadmus.dataset.shards import Shard, list_shards, write_shard
 from cadmus.programs import Samples
 from cadmus.tools import cores
 
@@ -20,7 +20,7 @@ DIGESTS = "programs.json"
 def main(path: Path, directory: Path) -> None:
     run = config.load_config(path)
     shards = defaultdict(list)
-    for shard in plan(run):
+    for shard in list_shards(run):
         shards[shard.template].append(shard)
     # Lower priority: the checks and measurements run at the same time.
     os.nice(5)

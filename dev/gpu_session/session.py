@@ -5,7 +5,7 @@ Stages follow one another, each with a limit. What is finished is in the folder 
 ====================  ====================================================================================
 ``log.txt``           a line for each thing that happened, with the seconds since the start
 ``output.txt``        the end of what each process printed
-``session.json``      the card, versions, verdicts and measurements of all stages so far
+``session.json``      the card, versions, results and measurements of all stages so far
 ``profile.txt``       the operations of a training step that take the most time
 ``metrics.jsonl``     the losses of the training
 ``weights-STEP-N``    the newest weights, in bf16
@@ -130,10 +130,10 @@ class Session:
         limit = min(self.limits[name], self.left() - ENDING)
         process = self.popen(name, command, **environment)
         said = process.last_line() if process.wait(limit) else f"took longer than {limit:.0f} s"
-        self.verdict(name, process.code == 0, said, start)
+        self.conclude(name, process.code == 0, said, start)
         return process
 
-    def verdict(self, name: str, ok: bool, said: str, start: float) -> None:
+    def conclude(self, name: str, ok: bool, said: str, start: float) -> None:
         """Log and report how a stage has ended that began at ``start``."""
         seconds = time.monotonic() - start
         self.say(f"{name}: {'ok' if ok else 'FAILED'} in {seconds:.0f} s: {said[:300]}")
@@ -257,7 +257,7 @@ def _run(session: Session, given: argparse.Namespace) -> None:
     correct(session)
     ms = rates(session, [config, *(ROOT / f"config/{name}.yaml" for name in given.shapes)])
     data.wait(session.left() - STARTING - ENDING)
-    session.verdict("data", data.code == 0, data.last_line(), start)
+    session.conclude("data", data.code == 0, data.last_line(), start)
     if data.code:
         raise Stop("there is nothing to train on")
     session.note(
@@ -268,7 +268,7 @@ def _run(session: Session, given: argparse.Namespace) -> None:
 
 
 def unpack(session: Session) -> None:
-    """Unpack the wheels that travelled, and note the commit."""
+    """Unpack the wheels that traveled, and note the commit."""
     for folder in (session.output, session.work):
         free = shutil.disk_usage(folder).free / 2**30
         if free < GIB:
@@ -357,7 +357,7 @@ def rates(session: Session, configs: list[Path], ranks: int = 1) -> float:
         shutil.copyfile(profile, session.output / "profile.txt")
     missing = [name for name in files if name not in measured]
     said = f"not measured: {', '.join(missing)}" if missing else "all measured"
-    session.verdict("rates", not missing, said, start)
+    session.conclude("rates", not missing, said, start)
     return measured.get(own.stem, {}).get("ms_per_step", UNMEASURED_MS)
 
 
@@ -413,14 +413,14 @@ def _train(session: Session, config: Path, dataset: Path, seconds: float) -> boo
     in_time = process.wait(seconds, bring_home)
     failed = in_time and process.code != 0
     said = process.last_line() if in_time else "stopped at the deadline; the model is its last checkpoint"
-    session.verdict("train", not failed, said, start)
+    session.conclude("train", not failed, said, start)
     for each in brought.values():
         each.wait(session.limits["weights"])
     _copy_metrics(session, metrics)
     start = time.monotonic()
     last = bring()
     last.wait(min(session.limits["weights"], max(5.0, session.left() - 3)))
-    session.verdict("weights", last.code == 0, last.last_line(), start)
+    session.conclude("weights", last.code == 0, last.last_line(), start)
     return not failed
 
 

@@ -233,7 +233,7 @@ def _figure(results: pl.DataFrame):
             look = {"ls": "-" if learner == "SmolLM2" else "--", "marker": "osD^vP"[len(axes.lines)]}
             (line,) = axes.plot(places, mean, label=label, **look)
             axes.fill_between(places, low, high, color=line.get_color(), alpha=0.15, lw=0)
-        axes.axhline(chance, color="grey", lw=0.7, ls=":", label="chance")
+        axes.axhline(chance, color="gray", lw=0.7, ls=":", label="chance")
         axes.set_xscale("log", base=2)
         axes.set_xticks([32, *EXAMPLES[1:]], ["0", *map(str, EXAMPLES[1:])])
         axes.set(xlabel="training programs", ylabel=metric.upper() if metric == "auc" else metric)

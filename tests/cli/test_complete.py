@@ -49,7 +49,7 @@ def test_one_prefix_is_shown_with_its_steps(export):
     shown = dict(line.split(maxsplit=1) for line in lines[:4] if " " in line)
     assert shown["prefix"] == "941-*55*2+"
     assert shown["completion"].startswith(expected["completion"])
-    assert shown["verdict"] == ("true" if expected["true"] else "false")
+    assert shown["result"] == ("true" if expected["true"] else "false")
     steps = lines[6:]
     assert len(steps) == len(expected["steps"])
     assert {len(line) for line in steps} == {len(steps[0])}, "aligned"
@@ -107,9 +107,9 @@ def test_samples_give_a_line_each(export):
     assert len(shown) == 5
     assert len(set(shown)) > 1
     for line in shown:
-        program, verdict = line.split(" ")
+        program, result = line.split(" ")
         assert program.startswith("34+7")
-        assert verdict == ("true" if reference.run(program).true else "false")
+        assert result == ("true" if reference.run(program).true else "false")
     assert complete("34+7", "-n", 2, model=export).splitlines() == shown[:2]
     assert complete("34+7", "-n", 5, seed=1, model=export).splitlines() != shown
     # A single one is shown with its steps.
@@ -149,4 +149,4 @@ def test_an_invalid_model_is_an_error(export, tmp_path, monkeypatch):
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "models/laptop")
     assert ": no model; pass one with --model DIR" in refused("complete", "1")
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", export)
-    assert "verdict" in complete("1")
+    assert "result" in complete("1")

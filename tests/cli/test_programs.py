@@ -34,7 +34,7 @@ def printed(*words: str, stdin: str | bytes = "") -> str:
         (["\t- 1 2 + "], "NAN 3\nfalse\n"),
     ],
 )
-def test_run_prints_outputs_and_verdict(arguments, shown) -> None:
+def test_run_prints_outputs_and_result(arguments, shown) -> None:
     assert printed("run", *arguments) == shown
 
 
@@ -84,9 +84,9 @@ def test_run_answers_each_line_before_the_next_arrives_and_before_a_bad_one() ->
         bufsize=1,
         cwd=ROOT,
     ) as process:
-        for program, verdict in (("12<", "true\n"), ("21<", "false\n")):
+        for program, result in (("12<", "true\n"), ("21<", "false\n")):
             process.stdin.write(f"{program}\n")
-            assert process.stdout.readline() == verdict
+            assert process.stdout.readline() == result
         process.stdin.write("1\n12q\n1\n")
         process.stdin.close()
         assert process.stdout.read() == "true\n"

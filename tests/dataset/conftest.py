@@ -7,7 +7,7 @@ import pytest
 
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import list_shards, write_shard
 
 CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
 
@@ -20,7 +20,7 @@ def write_all(directory, shards):
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory):
     directory = tmp_path_factory.mktemp("dataset")
-    write_all(directory, plan(CONFIG))
+    write_all(directory, list_shards(CONFIG))
     write_manifest(CONFIG, directory)
     return directory
 

@@ -10,7 +10,7 @@ import pytest
 from cadmus.dataset import shards
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
 from cadmus.dataset.sampler import Sampler
-from cadmus.dataset.shards import Shard, plan
+from cadmus.dataset.shards import Shard, list_shards
 from cadmus.errors import InputError
 from tests import forging
 from tests.dataset.conftest import CONFIG
@@ -21,7 +21,7 @@ def test_manifest_describes_the_dataset(dataset):
     assert manifest.splits["train"]["less_greater"]["programs"] == 1_000
     assert manifest.splits["train"]["less_greater"]["rejected"] > 0
     assert set(manifest.shared_between_splits.values()) == {0}
-    assert len(manifest.files) == len(plan(CONFIG))
+    assert len(manifest.files) == len(list_shards(CONFIG))
 
 
 def test_a_missing_shard_is_an_error(copy):

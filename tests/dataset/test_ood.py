@@ -15,7 +15,7 @@ from cadmus import isa, pipeline
 from cadmus.config import OOD, SPLITS, OODRule, parse_config
 from cadmus.dataset import sampler
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import list_shards, write_shard
 from cadmus.dataset.splits import matches
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
@@ -76,7 +76,7 @@ def test_ood_programs_are_distinct_and_not_in_train_or_validation(dataset):
 
 
 def test_only_templates_with_matches_have_ood_programs(dataset):
-    counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == OOD}
+    counts = {shard.template: shard.rows for shard in list_shards(CONFIG) if shard.split == OOD}
     assert set(counts.values()) == {60}
     rows = pl.read_parquet(dataset / OOD / "*.parquet").group_by("template").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
@@ -98,7 +98,7 @@ def test_excluded_programs_are_counted(dataset):
 
 def test_without_rules_the_metadata_has_no_ood_counts(tmp_path):
     plain = tiny()
-    assert {shard.split for shard in plan(plain)} == set(SPLITS)
+    assert {shard.split for shard in list_shards(plain)} == set(SPLITS)
     assert config_with({}).dataset_digest() == plain.dataset_digest() != CONFIG.dataset_digest()
     path = write_shard(plain, tmp_path, "random", "test", 0)
     assert b"ood" not in pq.read_metadata(path).metadata[b"cadmus"]

@@ -8,14 +8,14 @@ import pytest
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import list_shards, write_shard
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from tests.dataset.conftest import CONFIG, write_all
 
 
 def test_shards_have_equal_sizes_that_add_up_to_the_config():
-    shards = plan(CONFIG)
+    shards = list_shards(CONFIG)
     assert [shard.rows for shard in shards if shard[:2] == ("less_greater", "train")] == [500, 500]
     for split, rows in (("train", 4_100), ("validation", 9 * 40), ("test", 9 * 60)):
         assert sum(shard.rows for shard in shards if shard.split == split) == rows
@@ -49,7 +49,7 @@ def counts_of(path):
 
 def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
     # Of a template and split they come one after another.
-    shards = sorted(plan(CONFIG), key=lambda shard: (shard.number, shard.split, shard.template))
+    shards = sorted(list_shards(CONFIG), key=lambda shard: (shard.number, shard.split, shard.template))
     shards = [shard for shard in shards if shard.template in {"less_greater", "random"}]
     write_all(tmp_path, shards)
     for shard in shards:

@@ -37,7 +37,7 @@ def test_a_planted_difference_is_found_and_shrunk(monkeypatch, symbol: str) -> N
         assert fuzz.agree(shortest[:place] + shortest[place + 1 :])
 
 
-def test_a_planted_difference_of_verdicts_alone_is_found(monkeypatch) -> None:
-    verdicts = fuzz.compiled.verdicts
-    monkeypatch.setattr(fuzz.compiled, "verdicts", lambda batch: ~verdicts(batch))
+def test_a_planted_difference_of_the_truth_alone_is_found(monkeypatch) -> None:
+    are_true = fuzz.compiled.are_true
+    monkeypatch.setattr(fuzz.compiled, "are_true", lambda batch: ~are_true(batch))
     assert fuzz.shrink(fuzz.try_chunk((0, 0, 100))) == ""

@@ -8,7 +8,7 @@ import polars as pl
 
 from cadmus.config import TEMPLATE_OF, Dataset
 from cadmus.dataset.sampler import sample
-from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.evaluate.results import METRICS
 from cadmus.programs import Programs, Samples
@@ -39,7 +39,7 @@ def completions_of(
 
 
 @cache
-def tasks_of_template(template: str, count: int) -> list[Task]:
+def tasks_of_template(template: str, count: int) -> list[TaskBatch]:
     """Return the tasks of sampled test programs."""
     samples = sample(DATASET, 1, template, "test", 0, count)
     assert len(samples) == count
@@ -47,6 +47,6 @@ def tasks_of_template(template: str, count: int) -> list[Task]:
     return tasks_of(samples)
 
 
-def task_of(question: str, count: int) -> Task:
+def task_of(question: str, count: int) -> TaskBatch:
     tasks = tasks_of_template(QUESTIONS[question].template, count)
     return next(task for task in tasks if task.name == question)

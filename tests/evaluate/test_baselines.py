@@ -14,7 +14,7 @@ from cadmus.config import Dataset, load_config
 from cadmus.dataset.manifest import read_split
 from cadmus.evaluate import baselines
 from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grade_baselines
-from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.linear import Linear
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.model.completing import Completion
@@ -38,7 +38,7 @@ train: {steps: 1}
 COMPARISONS = {"equality_comparator", "less_greater", "subroutines"}
 
 
-def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[Task], *shards: Samples) -> Learned:
+def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[TaskBatch], *shards: Samples) -> Learned:
     """Learn from shards that are given by hand."""
     files = [SimpleNamespace(split="train", template=shard.template[0]) for shard in shards]
     files.insert(1, SimpleNamespace(split="test", template="random"))
@@ -124,7 +124,7 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
     others = {policy for question, policy in rows if question != "less_greater"}
     assert others == {"ends_at_once", "constant", "copy"}
     absent = {*BASELINES} - {policy for question, policy in rows if question == "less_greater"}
-    assert absent == {"lookup", "copy", "rewrite"}
+    assert absent == {"retrieval", "copy", "rewrite"}
 
 
 def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(monkeypatch) -> None:
@@ -142,9 +142,9 @@ def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(m
     )
     tasks = tasks_of(test)
     graded = grade_baselines(tasks, learned(monkeypatch, tasks, train), Dataset(max_length=8))
-    lookup = graded.filter(policy="lookup")
-    assert lookup["completion"].to_list() == [r"\2+;", r"\3+;", r"\2+;", r"\2+"]
-    assert lookup["ended"].to_list() == [True, True, True, False]
+    retrieval = graded.filter(policy="retrieval")
+    assert retrieval["completion"].to_list() == [r"\2+;", r"\3+;", r"\2+;", r"\2+"]
+    assert retrieval["ended"].to_list() == [True, True, True, False]
 
 
 def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypatch) -> None:
@@ -154,7 +154,7 @@ def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypat
         Programs.from_strings("".join(rng.choice([*"123+-=<!_"], rng.integers(1, 5))) for _ in range(40))
         for _ in range(2)
     )
-    task = Task("random", QUESTIONS["random"], prompts, prompts.lengths)
+    task = TaskBatch("random", QUESTIONS["random"], prompts, prompts.lengths)
     found = first_that_holds(task, candidates, Dataset(max_length=7))
     assert (found < 0).any()
     assert (found > 0).any()
@@ -181,7 +181,7 @@ def test_the_linear_baseline_reads_tokens_by_place() -> None:
     assert fitted.complete(Programs.from_strings(["1" * 20 + "+1", "77"])).to_strings() == ["<", ">="]
     digits = prompts.take(np.flatnonzero([text[-1].isdigit() for text in texts]))
     parity = ["=" if text[-1] in "02468" else "<" for text in digits.to_strings()]
-    # A pair of neighbours decides, which no place does alone.
+    # A pair of neighbors decides, which no place does alone.
     matched = ["=" if (text[0] in "02468") == (text[1] in "+*02468") else "<" for text in texts]
     for pairs, least, most in ((True, 0.95, 1), (False, 0.4, 0.75)):
         ours = Linear(prompts, Programs.from_strings(matched), pairs=pairs).complete(prompts).to_strings()
@@ -229,7 +229,7 @@ def test_learning_reads_the_training_split_alone(tmp_path) -> None:
     less = {
         "operators": comparisons,
         "rewrite": rewritten,
-        **dict.fromkeys(("copy", "lookup"), everyone - comparisons),
+        **dict.fromkeys(("copy", "retrieval"), everyone - comparisons),
     }
     assert dict(answered) == {**dict.fromkeys(BASELINES, everyone), **less}
     accuracy = dict(

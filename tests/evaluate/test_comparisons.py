@@ -11,7 +11,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import grid_programs, sample_comparisons, training_comparisons
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
-from cadmus.vm.compiled import execute, verdicts
+from cadmus.vm.compiled import are_true, execute
 from cadmus.vm.reference import run
 from tests.config.tiny import tiny
 
@@ -29,7 +29,7 @@ def check(programs: Programs, x: np.ndarray, y: np.ndarray) -> None:
     """Check that programs are distinct true test programs that compare x and y."""
     texts = programs.to_strings()
     assert len(set(texts)) == len(texts)
-    assert verdicts(programs).all()
+    assert are_true(programs).all()
     assert (split_of(programs, SHARE) == TEST).all()
     for text, *values in zip(texts, x, y, strict=True):
         assert [run(text[:5]).outputs[0].value, run(text[5:10]).outputs[0].value] == values
@@ -78,7 +78,7 @@ def test_training_comparisons_are_of_the_training_split_and_allowed() -> None:
     programs = training_comparisons(np.random.default_rng(0), 2_000, dataset)
     assert 500 < len(programs) < 1_600
     assert (split_of(programs, 0.2) == TRAIN).all()
-    assert verdicts(programs).all()
+    assert are_true(programs).all()
     for half in (
         programs.prefixes(np.full(len(programs), 5)),
         programs.prefixes(np.full(len(programs), 10)).suffixes(np.full(len(programs), 5)),

@@ -8,7 +8,7 @@ import pytest
 
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.errors import InputError
-from cadmus.evaluate.grading import MODEL, Policy, Task, grade, tasks_of
+from cadmus.evaluate.grading import MODEL, Policy, TaskBatch, grade, tasks_of
 from cadmus.evaluate.questions import questions_of
 from cadmus.evaluate.results import METRICS, accuracy_by
 from cadmus.experiments.completions import ASKED, ask
@@ -151,7 +151,7 @@ def test_an_added_template_must_ask_for_a_written_answer(monkeypatch) -> None:
     for programs, refused in ((("78+5% 0=", "34+ 7="), None), (("78+5% 0=", "34+9 <"), "34+9<")):
         lengths = np.array([program.index(" ") for program in programs])
         joined = Programs.from_strings(program.replace(" ", "") for program in programs)
-        tasks = [Task("modular_sum", question, joined, lengths)]
+        tasks = [TaskBatch("modular_sum", question, joined, lengths)]
         monkeypatch.setattr("cadmus.evaluate.grading.tasks_of", lambda *_, tasks=tasks: tasks)
         if refused is None:
             assert ask(subject, 9) == tasks

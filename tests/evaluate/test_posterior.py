@@ -7,10 +7,10 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import Defect
 from cadmus.evaluate.criteria import Completed, induced
-from cadmus.evaluate.posterior import _behaviour, _that_fit, best_possible, credence, posterior, surprise
+from cadmus.evaluate.posterior import _behavior, _that_fit, best_possible, credence, posterior, surprise
 from cadmus.programs import Programs, join
 from cadmus.templates import complete_algorithm
-from cadmus.templates.behaviour import places
+from cadmus.templates.behavior import places
 from cadmus.templates.complete_algorithm import kind_of
 from cadmus.templates.grammar import Grammar
 
@@ -38,9 +38,9 @@ def graded(asked, texts):
 
 
 def best_of(of):
-    """Return the likeliest definition of the most probable behaviour, and the probability of this."""
-    behaviour, probability = of.by_behaviour()
-    chosen = np.where(of.behaviour == behaviour[probability.argmax()], of.probability, 0).argmax()
+    """Return the likeliest definition of the most probable behavior, and the probability of this."""
+    behavior, probability = of.by_behavior()
+    chosen = np.where(of.behavior == behavior[probability.argmax()], of.probability, 0).argmax()
     return of.definitions.to_strings()[chosen], probability.max()
 
 
@@ -63,7 +63,7 @@ def test_the_credence_of_a_definition_is_the_probability_of_what_it_computes(ask
     assert credence(prompts(asked), best, Dataset()) == pytest.approx(probability)
     (prompt, *_), (of, *_) = prompts(asked), posteriors
     texts = of.definitions.to_strings()
-    likeliest = np.array([of.behaviour == each for each in of.behaviour]) @ of.probability
+    likeliest = np.array([of.behavior == each for each in of.behavior]) @ of.probability
     assert credence([prompt] * len(texts), texts, Dataset()) == pytest.approx(likeliest)
     # One that no function of the grammar computes.
     assert credence([prompt], [r"\99*99*99***;"], Dataset()).tolist() == [0]
@@ -76,7 +76,7 @@ def test_the_posterior_is_calibrated(asked, posteriors):
     for of in posteriors:
         row = rng.choice(len(of.probability), p=of.probability)
         drawn += of.definitions.take(np.array([row])).to_strings()
-        expected.append((of.by_behaviour()[1] ** 2).sum())
+        expected.append((of.by_behavior()[1] ** 2).sum())
     deviation = np.sqrt(sum(p * (1 - p) for p in expected))
     assert graded(asked, drawn).sum() == pytest.approx(sum(expected), abs=4 * deviation)
 
@@ -110,10 +110,10 @@ def few_functions(monkeypatch):
     kinds[3] = (2, grammar, "calculate")
     monkeypatch.setattr(complete_algorithm, "KINDS", tuple(kinds))
     monkeypatch.setattr("cadmus.evaluate.posterior.KINDS", tuple(kinds))
-    for cached in (_that_fit, _behaviour):
+    for cached in (_that_fit, _behavior):
         cached.cache_clear()
     yield
-    for cached in (_that_fit, _behaviour):
+    for cached in (_that_fit, _behavior):
         cached.cache_clear()
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.config import TEMPLATE_OF, TEMPLATES
 from cadmus.evaluate.criteria import DEFINITION
-from cadmus.evaluate.grading import Task, grade
+from cadmus.evaluate.grading import TaskBatch, grade
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
 from cadmus.model.completing import Completion
 from cadmus.programs import Programs
-from cadmus.templates.behaviour import FRESH_INPUTS, fresh_calls
+from cadmus.templates.behavior import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
 from cadmus.vm.reference import Number, run
 from tests.evaluate.samples import DATASET, tasks_of_template
@@ -25,12 +25,12 @@ COUNT = 20_000
 SYMBOLS = "".join(isa.BY_SYMBOL)
 
 
-def graded(task: Task, completions: list[str], ended: bool = True) -> pl.DataFrame:
+def graded(task: TaskBatch, completions: list[str], ended: bool = True) -> pl.DataFrame:
     answers = Programs.from_strings(completions), np.full(len(completions), ended)
     return grade([task], lambda _name, _prompts: answers, "policy", DATASET)
 
 
-def references_of(task: Task) -> list[str]:
+def references_of(task: TaskBatch) -> list[str]:
     return task.programs.suffixes(task.prompt_length).to_strings()
 
 
@@ -42,7 +42,7 @@ def mutated(completion: str, place: float, other: int) -> str:
     return (text[:k] + others[other] + text[k + 1 :]).partition(isa.END)[0]
 
 
-def same_answer(task: Task, row: int, completion: str) -> bool:
+def same_answer(task: TaskBatch, row: int, completion: str) -> bool:
     """Tell from the reference VM whether a completion gives the answer of the reference."""
     program, length = task.programs.take(np.array([row])).to_strings()[0], int(task.prompt_length[row])
     prompt, reference = program[:length], program[length:]
@@ -111,7 +111,7 @@ def test_a_mutated_reference_that_changes_the_answer_is_never_solved(template: s
             assert_same_on_fresh_inputs(task, rows, [texts[row] for row in rows])
 
 
-def assert_same_on_fresh_inputs(task: Task, rows: np.ndarray, texts: list[str]) -> None:
+def assert_same_on_fresh_inputs(task: TaskBatch, rows: np.ndarray, texts: list[str]) -> None:
     prompts = task.prompts.take(rows).to_strings()
     references = task.programs.suffixes(task.prompt_length).take(rows).to_strings()
     ours, theirs = (
@@ -130,7 +130,7 @@ def assert_same_on_fresh_inputs(task: Task, rows: np.ndarray, texts: list[str]) 
 def completed(name: str, prompt: str, reference: str, completion: str, ended: bool = True) -> tuple:
     """Grade one completion by hand; return whether it is solved, whether it fits, and whether verified."""
     programs = Programs.from_strings([prompt + reference])
-    task = Task(name, QUESTIONS[name], programs, np.array([len(prompt)], np.int64))
+    task = TaskBatch(name, QUESTIONS[name], programs, np.array([len(prompt)], np.int64))
     return graded(task, [completion], ended).select("solved", "fits", "verified").row(0)
 
 

@@ -141,7 +141,7 @@ def test_gaps_of_other_programs_are_refused() -> None:
 
 def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "loss": 2.5, "verdict": {"equality": {"solved": 0.5}}}\n')
+    path.write_text('{"step": 1, "loss": 2.5, "reinforcement": {"equality": {"solved": 0.5}}}\n')
     found, origin = read_results(path, LOSS)
     assert found.columns == ["step", "loss"]
     assert origin.cadmus is None

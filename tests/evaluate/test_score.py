@@ -31,7 +31,7 @@ def test_the_directions_of_the_mechanism_have_full_scores():
         assert row["programs"] == 80
         assert row["readable"] == pytest.approx(1, abs=0.03)
         assert row["correlation"] == row["matched"] == pytest.approx(1)
-        # No threshold tells a number apart from both its neighbours.
+        # No threshold tells a number apart from both its neighbors.
         assert 0.6 < row["f1"] < 1
         assert row["interchange"] == row["attributed"] == 1
         assert row["learned"] > 0.9

@@ -36,7 +36,7 @@ evaluate:
   pass_at_k: {samples: 4}
   induction: {programs: 6, samples: 4}
   grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
-  probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
+  probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularization: [1]}
   lens: {programs: 30}
   interchange: {programs: 10}
 """
@@ -115,7 +115,7 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
     assert results["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
     shared = ["template", "question", "program", "prompt_length", "asked", "seen", "training_programs"]
     comparisons = ["equality_comparator", "less_greater"]
-    absent = {"operators": ["equality"], **dict.fromkeys(["copy", "rewrite", "lookup"], comparisons)}
+    absent = {"operators": ["equality"], **dict.fromkeys(["copy", "rewrite", "retrieval"], comparisons)}
     for (policy,), of_policy in results.group_by("policy"):
         asked = results.filter(~pl.col("question").is_in(absent.get(policy, [])), policy="model")
         assert of_policy.select(shared).equals(asked.select(shared))
@@ -273,7 +273,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     # Each snapshot has the accuracy that `cadmus evaluate completions` finds for it.
     last = step_path(place / "snapshots", 2)
     evaluate(place, "completions", tmp_path / "b.parquet", model=last)
-    of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops", "verdict")
+    of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops", "reinforced")
     completions = pl.read_parquet(tmp_path / "b.parquet").filter(policy="model")
     assert of_last.equals(accuracy_by(completions.drop(CEILING), "question"))
 

@@ -13,7 +13,7 @@ from cadmus.programs import Programs
 from cadmus.vm.reference import run
 from tests.experiments.subjects import subject_of
 
-SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
+SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularization=[0.1, 1])
 
 
 class Revealing:
@@ -41,10 +41,10 @@ def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> t
     Later tokens have noisier features.
     """
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(tokens, classes, width))
+    centers = rng.normal(size=(tokens, classes, width))
     labels = rng.integers(classes, size=n)
     spread = np.array([0.5, 1, 4])[:tokens, None, None]
-    features = centres[:, labels] + spread * rng.normal(size=(tokens, n, width))
+    features = centers[:, labels] + spread * rng.normal(size=(tokens, n, width))
     features = (features @ rng.normal(size=(tokens, width, width))) * np.logspace(-2, 2, width) + 5
     features[..., 0] = 3
     return features.astype(np.float32), labels
@@ -59,7 +59,7 @@ def test_a_value_is_decoded_only_where_it_is_linear() -> None:
     assert (results["programs"] == 200).all()
     best_guess = results.filter(target="y", token=1)["majority"][0]
     assert results["control"].max() < best_guess + 0.1
-    assert set(results["inverse_regularisation"]) <= set(SMALL.inverse_regularisation)
+    assert set(results["inverse_regularization"]) <= set(SMALL.inverse_regularization)
     assert results.filter(~(pl.col("low") <= pl.col("accuracy"))).is_empty()
 
 
@@ -71,8 +71,8 @@ def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None
     settings = Probe(train_programs=100, validation_programs=400, test_programs=400)
     each_its_own = np.tile(np.arange(900), (2, 1))
     on_test = {}
-    for c in settings.inverse_regularisation:
-        one = settings.model_copy(update={"inverse_regularisation": [c]})
+    for c in settings.inverse_regularization:
+        one = settings.model_copy(update={"inverse_regularization": [c]})
         on_test[c] = score(features, labels, each_its_own, one)[0]
     # Warm starts change only the last digits.
     correct, taken = score(features, labels, each_its_own, settings)
@@ -116,7 +116,7 @@ def test_a_class_missing_in_training_is_never_predicted() -> None:
     settings = Probe(train_programs=10, validation_programs=10, test_programs=10)
     correct, taken = score(features, labels, np.zeros((1, 30), np.int64), settings)
     assert correct.tolist() == [8]
-    assert taken.tolist() == settings.inverse_regularisation[:1]
+    assert taken.tolist() == settings.inverse_regularization[:1]
 
 
 @pytest.mark.parametrize("layers_at_a_time", [1, 2, 3])

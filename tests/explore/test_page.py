@@ -41,7 +41,7 @@ def test_opening(address, page, model):
     program, prompt = page.input_value("#program"), page.locator("#after code").first.inner_text()
     completions, ended = model.complete([prompt])
     assert prompt + completions.to_strings()[0] + isa.END * bool(ended[0]) == program
-    assert page.locator("#verdict").inner_text().startswith("true")
+    assert page.locator("#result").inner_text().startswith("true")
     symbol, assigned = texts(page, "#expected li")[0].split()
     assert symbol == program[len(prompt)]
     assert float(assigned.rstrip("%")) > 95
@@ -51,7 +51,7 @@ def test_opening(address, page, model):
 
 
 def test_steps(page, model):
-    assert page.locator("#verdict").inner_text().startswith("true")
+    assert page.locator("#result").inner_text().startswith("true")
     page.fill("#program", PROGRAM + ".")
     expect(page.locator("#tokens li")).to_have_count(len(PROGRAM) + 1)
     assert [text[0] for text in texts(page, "#tokens b")] == [*PROGRAM, "."]
@@ -163,7 +163,7 @@ def test_errors_keep_the_input(page):
     page.fill("#program", "34 + 7 q")
     expect(page.locator("#error")).to_contain_text("unknown symbol 'q' at position 8")
     page.fill("#program", "34+8=")
-    expect(page.locator("#verdict")).to_contain_text("false · leaves")
+    expect(page.locator("#result")).to_contain_text("false · leaves")
     assert page.locator("#error").inner_text() == ""
     page.fill("#program", "1" * 10_000)
     expect(page.locator("#error")).to_contain_text("the program has 10000 instructions; at most 250")
@@ -185,10 +185,10 @@ def test_nothing_of_an_earlier_program_stays_next_to_an_error(page, typed):
     # Neither keys nor a change of the size draw it again.
     page.locator("body").press("ArrowRight")
     page.set_viewport_size({"width": 400, "height": 800})
-    expect(page.locator("#verdict")).to_be_hidden()
+    expect(page.locator("#result")).to_be_hidden()
     page.fill("#program", "34+7=")
     expect(page.locator("#error")).to_be_hidden()
-    expect(page.locator("#verdict")).to_be_visible()
+    expect(page.locator("#result")).to_be_visible()
 
 
 def test_examples_are_explained_and_completed(page):
@@ -200,12 +200,12 @@ def test_examples_are_explained_and_completed(page):
         expect(page.locator("#example")).to_have_text(example.get_attribute("title"))
         prompt = page.input_value("#program")
         page.click("#complete")
-        expect(page.locator("#verdict")).to_contain_text("the model wrote")
+        expect(page.locator("#result")).to_contain_text("the model wrote")
         completion = page.input_value("#program").removeprefix(prompt)
-        assert page.locator("#verdict code").inner_text() == completion
-        solved = example != examples.last and not page.locator("#verdict .false").count()
+        assert page.locator("#result code").inner_text() == completion
+        solved = example != examples.last and not page.locator("#result .false").count()
         assert solved == (example.inner_text() != "out of range")
-    expect(page.locator("#verdict")).to_contain_text("false · leaves")
+    expect(page.locator("#result")).to_contain_text("false · leaves")
     expect(page.locator("#example")).to_contain_text("values compared in training are from -20 to 20")
     page.fill("#program", "34+7=")
     expect(page.locator("#example")).to_be_hidden()
@@ -221,7 +221,7 @@ def test_advice(page, model):
     expect(page.locator("#tokens li")).to_have_count(model.max_length)
     expect(page.locator("#advice")).to_be_hidden()
     page.click("#complete")
-    expect(page.locator("#verdict")).to_contain_text("the model wrote")
+    expect(page.locator("#result")).to_contain_text("the model wrote")
     page.fill("#program", "1" * (model.max_length + 1))
     expected = (
         f"trained on programs of up to {model.max_length} instructions; this one has {model.max_length + 1}"

@@ -77,7 +77,7 @@ def probes(layers: int = 3) -> pl.DataFrame:
         programs=pl.lit(100), correct=9 * pl.col("token")
     )
     return with_accuracy(results).with_columns(
-        majority=pl.col("accuracy") / 2, control=pl.lit(0.1), inverse_regularisation=pl.lit(1.0)
+        majority=pl.col("accuracy") / 2, control=pl.lit(0.1), inverse_regularization=pl.lit(1.0)
     )
 
 
@@ -115,7 +115,7 @@ def curve() -> pl.DataFrame:
     rows = [(1, 1000, 1e12), (10, 10_000, 1e13), (100, 100_000, 1e14)]
     snapshots = pl.DataFrame(rows, ["step", "tokens", "flops"], orient="row")
     curve = accuracies.join(snapshots, how="cross")
-    return curve.filter(pl.col("question") != "random").with_columns(verdict=pl.col("step") == 100)
+    return curve.filter(pl.col("question") != "random").with_columns(reinforced=pl.col("step") == 100)
 
 
 def samples() -> pl.DataFrame:
@@ -353,7 +353,7 @@ def test_pages_are_reproducible(drawn) -> None:
     assert [path.name for name in of_kind("page") for path in drawn(name)] == ["failures.html"]
 
 
-def test_failures_have_verdicts_and_traces() -> None:
+def test_failures_have_results_and_traces() -> None:
     wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "solved": False, "verified": False}
     rows = [
         {**wrong, "completion": "<", "ended": True},
@@ -477,7 +477,7 @@ def test_induction_has_a_row_of_panels_for_each_split() -> None:
     # No sample may fit, and there may be few prompts.
     few = induction_figure.draw(induction().head(9).with_columns(votes=0))
     assert texts(few) == ["not tested"] * 4
-    assert induction_figure.data(induction().with_columns(votes=0)).filter(panel="share").is_empty()
+    assert induction_figure.data(induction().with_columns(votes=0)).filter(panel="fraction").is_empty()
 
 
 def test_curves_show_the_best_baseline() -> None:
@@ -491,16 +491,20 @@ def test_curves_show_the_best_baseline() -> None:
     assert shown.filter(policy="linear")["flops"].to_list() == [1e12, 1e13, 1e14]
 
 
-def test_a_power_law_is_that_of_the_snapshots_before_the_verdict() -> None:
+def test_a_power_law_is_that_of_the_snapshots_before_reinforcement() -> None:
     of_question = curve().filter(question="equality", metric="solved", step=1).drop("flops", "accuracy")
-    # Errors of 0.8, 0.4, 0.2, 0.1 at 1, 4, 16, 64 units: an exponent of -1/2. The last has seen the verdict.
+    # Errors of 0.8, 0.4, 0.2, 0.1 at 1, 4, 16, 64 units: an exponent of -1/2. The last is reinforced.
     points = pl.DataFrame(
         {
             "flops": [1e12 * 4**k for k in range(5)],
             "accuracy": [1 - 0.8 / 2**k for k in range(4)] + [1.0],
         }
     )
-    rows = of_question.drop("verdict").join(points, how="cross").with_columns(verdict=pl.col("accuracy") == 1)
+    rows = (
+        of_question.drop("reinforced")
+        .join(points, how="cross")
+        .with_columns(reinforced=pl.col("accuracy") == 1)
+    )
     (law,) = accuracy_by_compute.laws(rows.select(curve().columns)).to_dicts()
     assert law["exponent"] == pytest.approx(-0.5)
     assert law["low"] == pytest.approx(law["high"])
@@ -550,22 +554,22 @@ def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
 
 
 def test_table3_names_what_is_below_the_best_baseline_and_what_is_absent() -> None:
-    # Lookup solves all random programs and is absent elsewhere.
-    lookup = (pl.col("policy") == "lookup") & (pl.col("question") == "random")
+    # Retrieval solves all random programs and is absent elsewhere.
+    retrieval = (pl.col("policy") == "retrieval") & (pl.col("question") == "random")
     graded = (
         completions()
-        .filter((pl.col("policy") != "lookup") | lookup)
-        .with_columns(solved=pl.col("solved") | lookup)
+        .filter((pl.col("policy") != "retrieval") | retrieval)
+        .with_columns(solved=pl.col("solved") | retrieval)
     )
     results = table3_accuracy.data(graded)
-    absent = results.filter(policy="lookup", question="equality", metric="solved")
+    absent = results.filter(policy="retrieval", question="equality", metric="solved")
     assert absent.select("programs", "correct", "accuracy").row(0) == (None, None, None)
     (row,) = table3_accuracy.table(graded).filter(pl.col("Sub-problem") == "random").to_dicts()
-    assert row["Best baseline"] == "100.0% (lookup)"
+    assert row["Best baseline"] == "100.0% (retrieval)"
     assert re.fullmatch(r"-25\.0 \[-.*, -.*\], below", row["Gap"])
     assert table3_accuracy.below(results) == (
-        "The model is below the best baseline on *random*, 75.0% against 100.0% (lookup). "
-        "Lookup executes completions of the training set until the VM accepts one."
+        "The model is below the best baseline on *random*, 75.0% against 100.0% (retrieval). "
+        "Retrieval executes completions of the training set until the VM accepts one."
     )
     assert table3_accuracy.below(table3_accuracy.data(completions())) == ""
 

@@ -6,7 +6,7 @@ import torch
 
 from cadmus import isa
 from cadmus.model import inference
-from cadmus.model.inference import Cadmus, Sampler
+from cadmus.model.inference import Cadmus, TokenSampler
 from cadmus.programs import Programs
 from tests.model.models import ending_model, random_programs
 
@@ -42,7 +42,7 @@ def test_samples_depend_on_the_seed_and_not_on_other_prompts():
 def test_frequencies_are_the_probabilities_at_the_temperature():
     draws = 20_000
     logits = torch.linspace(-2, 2, isa.VOCABULARY_SIZE)
-    drawn = Sampler(draws, 0.5, 1)(logits.expand(draws, -1), np.arange(draws))
+    drawn = TokenSampler(draws, 0.5, 1)(logits.expand(draws, -1), np.arange(draws))
     expected = draws * (logits / 0.5).softmax(0).numpy()
     likely = expected >= 5
     deviations = np.bincount(drawn, minlength=isa.VOCABULARY_SIZE)[likely] - expected[likely]
@@ -51,14 +51,14 @@ def test_frequencies_are_the_probabilities_at_the_temperature():
 
 def test_steps_of_a_prompt_are_independent():
     draws, logits = 20_000, torch.zeros(1, 2)
-    sampler = Sampler(draws, 1.0, 1)
+    sampler = TokenSampler(draws, 1.0, 1)
     first, second = (sampler(logits.expand(draws, -1), np.arange(draws)) for _ in range(2))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.03
 
 
 def test_rows_of_one_call_may_be_at_different_steps():
     logits = torch.linspace(-2, 2, isa.VOCABULARY_SIZE)
-    one_by_one, together = Sampler(2, 1.0, 1), Sampler(2, 1.0, 1)
+    one_by_one, together = TokenSampler(2, 1.0, 1), TokenSampler(2, 1.0, 1)
     alone = [one_by_one(logits.expand(1, -1), np.array([row])).item() for row in (0, 0, 1)]
     first = together(logits.expand(1, -1), np.array([0])).item()
     assert [first, *together(logits.expand(2, -1), np.array([0, 1]))] == alone
@@ -72,7 +72,7 @@ def test_a_random_number_next_to_one_is_in_the_nucleus(monkeypatch):
     monkeypatch.setattr(inference, "generator", lambda *_: Highest())
     logits = torch.zeros(1, 65)
     logits[0, 7] = 20
-    assert Sampler(1, 1.0, 0, top_p=0.9)(logits, np.array([0])).tolist() == [7]
+    assert TokenSampler(1, 1.0, 0, top_p=0.9)(logits, np.array([0])).tolist() == [7]
 
 
 @pytest.mark.parametrize("batch_size", [3, 512])
@@ -95,8 +95,8 @@ def test_equal_prompts_are_computed_once(monkeypatch, batch_size):
 
 def test_later_prompts_may_be_sampled_apart():
     logits = torch.randn(6, isa.VOCABULARY_SIZE, generator=torch.Generator().manual_seed(0))
-    together = Sampler(6, 1.0, seed=3)
-    apart = [Sampler(4, 1.0, seed=3), Sampler(2, 1.0, seed=3, first=4)]
+    together = TokenSampler(6, 1.0, seed=3)
+    apart = [TokenSampler(4, 1.0, seed=3), TokenSampler(2, 1.0, seed=3, first=4)]
     for _ in range(3):
         first, rest = apart[0](logits[:4], np.arange(4)), apart[1](logits[4:], np.arange(2))
         assert together(logits, np.arange(6)).tolist() == [*first, *rest]

@@ -35,4 +35,4 @@ def test_its_card_is_of_these_weights():
 def test_it_completes_examples_of_the_documents(prefix, completion):
     lines = invoke("complete", prefix).output.splitlines()
     assert lines[1].split() == ["completion", completion]
-    assert lines[3].split() == ["verdict", "true"]
+    assert lines[3].split() == ["result", "true"]

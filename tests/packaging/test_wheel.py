@@ -34,7 +34,7 @@ COMMANDS = {
         "config show quick": "name: quick",
         "plan quick": "2 CPU cores",
     },
-    "model": {"complete 12+3=": "verdict"},
+    "model": {"complete 12+3=": "result"},
     "figures": {"figure table2_instructions --output .": "table2_instructions.md"},
     "llm": {"llm prompts": "less"},
 }

@@ -52,7 +52,7 @@ def test_composed_expressions_match_an_enumeration(operator):
     table = expressions(7, operator)
     assert np.array_equal(np.unique(table.values), values)
     assert np.array_equal(table.count(values), counts)
-    # Uniform among those of a value: no text is favoured.
+    # Uniform among those of a value: no text is favored.
     drawn = table.sample(np.random.default_rng(1), np.full(20_000, values[0])).to_strings()
     frequency = Counter(drawn)
     assert max(frequency.values()) < 5 * max(20_000 / counts[0], 4)

@@ -65,7 +65,7 @@ def test_templates_return_at_most_n_candidates(template, n):
     assert len(candidates) <= n
     assert all(len(column) == len(candidates) for column in columns if column is not None)
     if template not in {"random", "less_greater"}:
-        assert compiled.verdicts(candidates.programs).all()
+        assert compiled.are_true(candidates.programs).all()
         assert len(candidates.programs) > 150 or n < 300
 
 

@@ -10,7 +10,7 @@ from cadmus.programs import Programs
 from cadmus.train import validation  # noqa: F401
 from cadmus.train.batches import pack_batch
 from cadmus.train.labels import state_labels
-from cadmus.train.objectives import verdict  # noqa: F401
+from cadmus.train.objectives import reinforcement  # noqa: F401
 from tests.train import worker  # noqa: F401
 
 _PROGRAMS = Programs.from_strings(["34+7="])

@@ -38,7 +38,7 @@ def test_label_only_programs_have_labels_and_no_targets():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
-    run = small(batch_size=8, label_only={"share": 0.5}, **labels)
+    run = small(batch_size=8, label_only={"fraction": 0.5}, **labels)
     batch = Loader(training_set, 0, run).load(0)
     (packed,) = batch.micro_batches
     assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
@@ -55,8 +55,8 @@ def test_label_only_programs_have_labels_and_no_targets():
 def test_states_are_exchanged_from_start_to_stop():
     training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
-    between = {"share": 1.0, "start": 0.25, "stop": 0.75}
-    loader = Loader(training_set, 0, small(steps=8, batch_size=2, **labels, interchange=between))
+    between = {"fraction": 1.0, "start": 0.25, "stop": 0.75}
+    loader = Loader(training_set, 0, small(steps=8, batch_size=2, **labels, interchange_training=between))
     exchanged = [loader.load(step).micro_batches[0].exchange is not None for step in range(8)]
     assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
 

@@ -17,7 +17,7 @@ def test_an_objective_can_be_added_as_documented(tmp_path):
     (tmp_path / "cadmus/train/objectives/z_loss.py").write_text(module, encoding="utf-8")
     config = tmp_path / "cadmus/config/training.py"
     changed = config.read_text(encoding="utf-8")
-    for place, line in (("    precision: ", field), ('            "verdict": len', entry)):
+    for place, line in (("    precision: ", field), ('            "reinforcement": len', entry)):
         assert changed.count(place) == 1
         changed = changed.replace(place, line + place)
     config.write_text(changed, encoding="utf-8")

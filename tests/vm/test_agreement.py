@@ -1,4 +1,4 @@
-"""Both VMs give the same outputs and verdicts on every program."""
+"""Both VMs give the same outputs and truth on every program."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from dev import fuzz
 
 def assert_agreement(expected: dict[str, reference.Result]) -> None:
     batch = Programs.from_strings(expected)
-    verdicts = compiled.verdicts(batch).tolist()
-    results = zip(compiled.outputs(batch), verdicts, strict=True)
+    truths = compiled.are_true(batch).tolist()
+    results = zip(compiled.outputs(batch), truths, strict=True)
     for (program, result), (outputs, true) in zip(expected.items(), results, strict=True):
         assert (outputs, true) == result, program
         # A number and a sequence are both tuples.

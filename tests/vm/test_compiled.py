@@ -35,7 +35,7 @@ def test_outputs_are_values_of_the_reference_vm() -> None:
 
 
 def test_a_batch_without_programs_has_no_outcome() -> None:
-    assert compiled.verdicts(Programs.from_strings([])).shape == (0,)
+    assert compiled.are_true(Programs.from_strings([])).shape == (0,)
     assert compiled.outputs(Programs.from_strings([])) == []
 
 
@@ -97,7 +97,7 @@ def test_same_outputs_agrees_with_the_outputs(pairs: list[tuple[str, str]]) -> N
 )
 def test_an_unknown_symbol_is_named(batch, program, symbol, position) -> None:
     with pytest.raises(InputError) as error:
-        compiled.verdicts(Programs.from_strings(batch))
+        compiled.are_true(Programs.from_strings(batch))
     assert f"program {program}: unknown symbol {symbol!r} at position {position};" in str(error.value)
     with pytest.raises(InputError, match=f"unknown symbol '{symbol}' at position {position} of the program"):
         reference.run(batch[program])
@@ -106,4 +106,4 @@ def test_an_unknown_symbol_is_named(batch, program, symbol, position) -> None:
 def test_all_other_bytes_are_rejected() -> None:
     for byte in set(range(256)) - set("".join(isa.BY_SYMBOL).encode()):
         with pytest.raises(InputError):
-            compiled.verdicts(Programs(np.array([byte], np.uint8), np.array([0, 1])))
+            compiled.are_true(Programs(np.array([byte], np.uint8), np.array([0, 1])))

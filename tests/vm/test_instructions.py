@@ -58,10 +58,10 @@ def test_every_instruction_has_a_normal_an_underflow_and_a_bounds_case() -> None
         (r"\5;", False),
     ],
 )
-def test_verdict(program: str, true: bool) -> None:
+def test_truth(program: str, true: bool) -> None:
     assert reference.run(program).true is true
     batch = Programs.from_strings([program])
-    assert compiled.verdicts(batch).tolist() == compiled.execute(batch).true.tolist() == [true]
+    assert compiled.are_true(batch).tolist() == compiled.execute(batch).true.tolist() == [true]
 
 
 @given(programs)

@@ -22,15 +22,15 @@ def test_a_change_of_the_instruction_table_invalidates_the_compiled_code(tmp_pat
     script = (
         "from cadmus.programs import Programs; from cadmus.vm import compiled, reference\n"
         "programs = ['52-3=', '52-7=', 't', 'Z']\n"
-        "print(compiled.verdicts(Programs.from_strings(programs)).tolist(),\n"
+        "print(compiled.are_true(Programs.from_strings(programs)).tolist(),\n"
         "      [reference.run(program).true for program in programs])"
     )
 
-    def verdicts() -> str:
+    def are_true() -> str:
         return python("-c", script, cwd=tmp_path, PYTHONPATH=str(tmp_path)).stdout.strip()
 
-    assert verdicts() == "[True, False, True, True] [True, False, True, True]"
+    assert are_true() == "[True, False, True, True] [True, False, True, True]"
     table = tmp_path / "cadmus/isa.py"
     exchanged = table.read_text().replace('("-", "subtract"', '("+", "subtract"', 1)
     table.write_text(exchanged.replace('("+", "add"', '("-", "add"', 1))
-    assert verdicts() == "[False, True, True, True] [False, True, True, True]"
+    assert are_true() == "[False, True, True, True] [False, True, True, True]"

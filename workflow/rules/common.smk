@@ -16,7 +16,7 @@ from cadmus import experiments
 from cadmus.config import ATTENTION, OWN_MIXERS, TEMPLATES, parse_config, read_changes, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended
 from cadmus.config.study import Run, parse_study
-from cadmus.dataset.shards import plan
+from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
 from cadmus.llm.models import MODELS, read_models
 from cadmus.model import CARD
@@ -112,7 +112,7 @@ def section(*names):
 @functools.cache
 def shards(run):
     """Return the shards of the dataset of a run."""
-    return plan(RUNS[run].config)
+    return list_shards(RUNS[run].config)
 
 
 def programs(run, split=None):

@@ -221,7 +221,7 @@ async function judge() {
 
 function draw() {
   drawExample();
-  drawVerdict();
+  drawResult();
   drawTrace();
   drawLens();
   drawHeads();
@@ -239,9 +239,9 @@ function drawExample() {
   at("example").textContent = example?.title ?? "";
 }
 
-function drawVerdict() {
+function drawResult() {
   const values = seen.outputs.length ? seen.outputs.map(valueBox) : ["nothing"];
-  at("verdict").replaceChildren(
+  at("result").replaceChildren(
     element("span", { className: String(seen.true), textContent: String(seen.true) }), " · leaves ", ...values,
     ...(seen.true ? [] : [" · a true program leaves a value, and no 0 or NAN"]), ...written(),
   );

@@ -1,4 +1,4 @@
-"""Interchange intervention training: a model shall answer by the variable that is labelled alone.
+"""Interchange intervention training: a model shall answer by the variable that is labeled alone.
 
 State supervision puts a variable of the VM into the state, such as the difference of two numbers, but the
 blocks after it may read something else, such as the numbers that training compares. So the rest of a state is
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadmus.config import Interchange
+from cadmus.config import InterchangeTraining
 from cadmus.programs import Programs
 
 SCALE = 20.0
@@ -42,7 +42,7 @@ def choose(
     prompt_length: np.ndarray,
     learned: np.ndarray,
     known: np.ndarray,
-    settings: Interchange,
+    settings: InterchangeTraining,
 ) -> Exchange:
     """Choose states where the variable decides the next token.
 
@@ -60,7 +60,7 @@ def choose(
         decided[decided] = ~np.isin(programs.data[found[decided] + 1], _COMPARATORS)
     donors = found[(decided | (~learned & (settings.donors == "all"))) & known[found]]
     states = found[decided & known[found]]
-    states = states[rng.random(len(states)) < settings.share]
+    states = states[rng.random(len(states)) < settings.fraction]
     shift = rng.uniform(-settings.shift, settings.shift, len(states)) * (rng.random(len(states)) < 0.5)
     if settings.variable == "value":
         shift[:] = 0
@@ -68,7 +68,7 @@ def choose(
     return Exchange(*map(torch.from_numpy, (states, donors, shift.astype(np.float32))))
 
 
-def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: Interchange, exchange: Exchange) -> Tensor:
+def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, exchange: Exchange) -> Tensor:
     """Return the output of a block with the states exchanged; they keep their norm.
 
     ``weight_CD`` reads the variable of the normalized output. If there are two directions, a shift moves what

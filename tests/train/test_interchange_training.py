@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from cadmus.config import Dataset, Interchange, LabelOnly
+from cadmus.config import Dataset, InterchangeTraining, LabelOnly
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.programs import Programs, join
 from cadmus.templates.draw import comparator
-from cadmus.train.interchange import SCALE, Exchange, choose, exchanged, normalized
+from cadmus.train.interchange_training import SCALE, Exchange, choose, exchanged, normalized
 from cadmus.train.label_only import label_only
 from cadmus.vm.compiled import execute
 
@@ -25,7 +25,9 @@ def chosen(**settings):
     rng = np.random.default_rng(0)
     states, donors, shift = set(), set(), []
     for _ in range(50):
-        exchange = choose(rng, programs, PROMPTS, LEARNED, known, Interchange(share=0.9, **settings))
+        exchange = choose(
+            rng, programs, PROMPTS, LEARNED, known, InterchangeTraining(fraction=0.9, **settings)
+        )
         states |= set(exchange.states.tolist())
         donors |= set(exchange.donors.tolist())
         shift += exchange.shift.tolist()
@@ -62,7 +64,9 @@ def test_controls_have_no_other_donors():
 def test_what_is_not_known_is_not_exchanged():
     programs = Programs.from_strings(TEXTS)
     unknown = np.zeros(len(programs.data), bool)
-    exchange = choose(np.random.default_rng(0), programs, PROMPTS, LEARNED, unknown, Interchange(share=1))
+    exchange = choose(
+        np.random.default_rng(0), programs, PROMPTS, LEARNED, unknown, InterchangeTraining(fraction=1)
+    )
     assert [len(each) for each in exchange] == [0, 0, 0]
 
 
@@ -71,7 +75,7 @@ def test_all_but_what_the_labels_read_is_exchanged():
     x = torch.randn(2, 5, 16, requires_grad=True)
     weight = torch.randn(2, 16)
     states, donors, shift = torch.tensor([1, 7]), torch.tensor([3, 3]), torch.tensor([0.0, 40.0])
-    new = exchanged(x, weight, Interchange(), Exchange(states, donors, shift))
+    new = exchanged(x, weight, InterchangeTraining(), Exchange(states, donors, shift))
     before, after = x.flatten(0, 1), new.flatten(0, 1)
     others = [row for row in range(10) if row not in (1, 7)]
     assert torch.equal(after[others], before[others])

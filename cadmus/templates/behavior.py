@@ -79,14 +79,14 @@ def closed(texts: Iterable[str]) -> Programs:
     return Programs.from_strings(text.rstrip(";") + ";" for text in texts)
 
 
-def behaviour(definitions: Programs, calls: Programs) -> np.ndarray:
+def behavior(definitions: Programs, calls: Programs) -> np.ndarray:
     """Return a number for each definition, equal for those that agree on all calls: int64, shape (n,)."""
     found = np.empty(len(definitions), np.int64)
     for start in range(0, len(definitions), _AT_ONCE):
         part = definitions.take(np.arange(start, min(start + _AT_ONCE, len(definitions))))
         of, call = (side.ravel() for side in np.indices((len(part), len(calls))))
         outcome = execute(join(part.take(of), calls.take(call)))
-        # All but the verdict.
+        # All but the first, the truth.
         results = np.column_stack(outcome[1:]).astype(np.int64).reshape(len(part), -1)
         # 64 bits tell different results apart.
         factors = np.random.default_rng(0).integers(1, 2**62, results.shape[1])
@@ -112,7 +112,7 @@ def functions(grammar: Grammar, calls: str) -> Functions:
     """Return all functions of a grammar that the calls of this name tell apart."""
     texts = sorted(grammar.texts, key=lambda text: (-grammar.texts[text], len(text), text))
     definitions = definition(Programs.from_strings(texts))
-    computed = behaviour(definitions, fresh_calls(Dataset().model_dump_json())[calls])
+    computed = behavior(definitions, fresh_calls(Dataset().model_dump_json())[calls])
     _, first, of = np.unique(computed, return_index=True, return_inverse=True)
     probability = np.bincount(of, [grammar.texts[text] for text in texts])
     return Functions(definitions.take(first), probability / probability.sum())
@@ -137,7 +137,7 @@ def places(programs: Programs) -> np.ndarray:
     distinct = found.drop_nulls().unique(maintain_order=True)
     for name, calls in fresh_calls(Dataset().model_dump_json()).items():
         bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in _KNOWN_PLACES]
-        computed = behaviour(Programs.from_strings(rf"\{body};" for body in bodies), calls)
+        computed = behavior(Programs.from_strings(rf"\{body};" for body in bodies), calls)
         scattered = computed.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         of_bodies = (scattered >> np.uint64(11)) / 2.0**53
         _KNOWN_PLACES.update(zip(((body, name) for body in bodies), of_bodies.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Training on the verdict: completions, their rewards and what is learned from them."""
+"""Reinforcement learning: completions, their rewards and what is learned from them."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ from cadmus.errors import InputError
 from cadmus.evaluate.posterior import posterior
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
-from cadmus.train.objectives import verdict
+from cadmus.train.objectives import reinforcement
 from cadmus.train.objectives.objective import Setting
-from cadmus.train.objectives.verdict import COUNTS, Rollout, Verdict
+from cadmus.train.objectives.reinforcement import COUNTS, Reinforcement, Rollout
 from cadmus.train.ranks import Place
 
 DATASET = config.Dataset()
@@ -21,14 +21,14 @@ CPU = torch.device("cpu")
 said: list[str] = []
 
 
-def run_config(**verdict) -> config.Config:
+def run_config(**reinforcement) -> config.Config:
     values = {
-        "name": "verdict",
+        "name": "reinforcement",
         "dataset": {"templates": {name: {"train": 1} for name in config.TEMPLATES}},
         "model": {"layers": 1, "width": 16, "heads": 2, "mlp": 32},
         "train": {"steps": 4, "batch_size": 4},
     }
-    values["train"]["verdict"] = {"fraction": 0.5, "prompts": 2, "samples": 4, **verdict}
+    values["train"]["reinforcement"] = {"fraction": 0.5, "prompts": 2, "samples": 4, **reinforcement}
     return config.parse_config(values, "test")
 
 
@@ -47,13 +47,13 @@ class Engine:
         return self.module(*arguments)
 
 
-def verdict_of(read=read, rank=0, ranks=1, **fields) -> Verdict:
+def objective_of(read=read, rank=0, ranks=1, **fields) -> Reinforcement:
     place = Place(rank, ranks, CPU)
-    return Verdict(Setting(run_config(**fields), place, Engine(), read, 5, said.append))
+    return Reinforcement(Setting(run_config(**fields), place, Engine(), read, 5, said.append))
 
 
 def test_weights_that_are_not_numbers_are_one_line():
-    objective = verdict_of()
+    objective = objective_of()
     with torch.no_grad():
         objective._engine.module.lm_head.weight.fill_(torch.nan)
     with pytest.raises(InputError, match=r"^step 3: the logits of the model are not finite; lower the"):
@@ -78,9 +78,9 @@ def written(
     """Return the rollout of one prompt, the first ``length`` of ``text``, completed with ``texts``."""
     samples = Samples(Programs.from_strings([text] * 3), np.full(3, length))
     writer = Writer(texts, ended)
-    monkeypatch.setattr(verdict, "Cadmus", lambda model: writer)
+    monkeypatch.setattr(reinforcement, "Cadmus", lambda model: writer)
     fields = {"read": lambda templates: [samples], "questions": [question], "prompts": 1}
-    return verdict_of(**fields).sample(0), writer
+    return objective_of(**fields).sample(0), writer
 
 
 def counts_of(rollout: Rollout) -> dict[str, int]:
@@ -119,7 +119,7 @@ def test_an_induction_is_rewarded_by_the_probability_that_it_is_right(monkeypatc
     of = posterior(prompt, DATASET)
     rows = of.probability.argsort()[::-1][:2]
     likely, other = of.definitions.take(rows).to_strings()
-    first, second = (of.probability[of.behaviour == of.behaviour[row]].sum() for row in rows)
+    first, second = (of.probability[of.behavior == of.behavior[row]].sum() for row in rows)
     texts = [likely, other, r"\7;", "3="]
     rollout, _ = written(monkeypatch, prompt + likely, len(prompt), "complete_algorithm", texts)
     found = [weights[0] for weights in weights_by_program(rollout).values()]
@@ -160,8 +160,8 @@ def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monk
     asked = []
     for rank, step in ((0, 0), (0, 0), (0, 1), (1, 0)):
         writer = Writer(["1", "2", "3", "4"])
-        monkeypatch.setattr(verdict, "Cadmus", lambda model, writer=writer: writer)
-        verdict_of(questions=["equality"], rank=rank, ranks=2).sample(step)
+        monkeypatch.setattr(reinforcement, "Cadmus", lambda model, writer=writer: writer)
+        objective_of(questions=["equality"], rank=rank, ranks=2).sample(step)
         asked.append(writer.prompts)
     assert all(any(text.startswith(prompt) for text in texts) for prompts in asked for prompt in prompts)
     assert asked[0] == asked[1]
@@ -171,7 +171,7 @@ def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monk
 
 
 def test_a_model_samples_the_same_completions_again():
-    first, again = (verdict_of().sample(3) for _ in range(2))
+    first, again = (objective_of().sample(3) for _ in range(2))
     assert torch.equal(first.packed.tokens, again.packed.tokens)
     assert torch.equal(first.weights, again.weights)
     assert first.counts.shape == (3, len(COUNTS))
@@ -180,7 +180,7 @@ def test_a_model_samples_the_same_completions_again():
 
 @torch.no_grad()
 def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
-    objective = verdict_of(questions=["random"])
+    objective = objective_of(questions=["random"])
     found = []
     said.clear()
     for step in range(4):
@@ -189,7 +189,7 @@ def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
         found.append((*map(float, term), *objective.metrics(step, objective.sums.tolist(), None)))
     assert found[:2] == [(0.0, 0.0)] * 2
     assert [one[0] for one in found[2:]] == [0.0, 0.0]
-    assert [one[2:] for one in found[2:]] == [("verdict", "verdict_solved", "flops")] * 2
+    assert [one[2:] for one in found[2:]] == [("reinforcement", "reinforcement_solved", "flops")] * 2
     assert [line.partition(":")[0] for line in said] == ["step 3", "step 4"]
 
 
@@ -198,4 +198,4 @@ def test_a_question_without_training_prompts_is_an_error():
         return [Samples(Programs.from_strings(["123"]), np.array([2]))]
 
     with pytest.raises(InputError, match=r"no training program of random has a prompt.*random\.train"):
-        verdict_of(read=read, questions=["random"])
+        objective_of(read=read, questions=["random"])

@@ -6,7 +6,7 @@ import pytest
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.programs import Programs
-from cadmus.templates.behaviour import behaviour, fresh_calls, functions, places
+from cadmus.templates.behavior import behavior, fresh_calls, functions, places
 from cadmus.templates.grammar import Grammar
 from cadmus.vm.reference import run
 
@@ -26,7 +26,7 @@ def places_of(*texts):
 )
 def test_functions_are_equal_if_they_compute_the_same(calls, same, other):
     definitions = Programs.from_strings(rf"\{body};" for body in [*same, other])
-    first, *others, last = behaviour(definitions, fresh_calls(Dataset().model_dump_json())[calls])
+    first, *others, last = behavior(definitions, fresh_calls(Dataset().model_dump_json())[calls])
     assert set(others) == {first}
     assert last != first
 

@@ -1,4 +1,4 @@
-"""Training on the verdict: the model completes training prompts and learns from what solves them.
+"""Reinforcement learning: the model completes training prompts and learns from what solves them.
 
 A program can be wrong in a single token, and a task has many right answers; the next-token loss knows
 neither. So the last steps also learn from the model's own completions: each step samples several of every
@@ -60,25 +60,25 @@ class Rollout(NamedTuple):
     """Of sampling and of learning."""
 
 
-class Verdict(Objective):
+class Reinforcement(Objective):
     """Samples completions of training prompts, grades them and learns from them in the last steps.
 
     The seed decides the prompts and, with the weights, the completions; the log gets a line about the first
     and the last of these steps.
     """
 
-    names = ("verdict", "verdict_solved")
+    names = ("reinforcement", "reinforcement_solved")
 
     def __init__(self, setting: Setting) -> None:
         run = setting.run
-        self.verdict = run.train.verdict
-        self.size = 1 + len(self.verdict.questions) * len(COUNTS)
+        self.settings = run.train.reinforcement
+        self.size = 1 + len(self.settings.questions) * len(COUNTS)
         super().__init__(setting)
         self._engine, self._run, self._seed = setting.engine, run, setting.seed
         self._rank, self._log = setting.place.rank, setting.log
         self._rollout: Rollout | None = None
-        self._prompts = self.verdict.prompts // self.ranks
-        self._asked = [_asked(name, setting.read) for name in self.verdict.questions]
+        self._prompts = self.settings.prompts // self.ranks
+        self._asked = [_asked(name, setting.read) for name in self.settings.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
         # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
@@ -89,7 +89,7 @@ class Verdict(Objective):
     def start(self, step: int) -> None:
         super().start(step)
         self._rollout = None
-        if step in self._run.train.verdict_steps:
+        if step in self._run.train.reinforcement_steps:
             rollout = self._rollout = self.sample(step)
             totals = [rollout.flops, *rollout.counts.ravel()]
             self.sums = torch.tensor(totals, dtype=torch.float64, device=self.device)
@@ -99,34 +99,34 @@ class Verdict(Objective):
         if self._rollout is None or not last:
             return 0.0
         losses = forward(self._engine, self._rollout.packed).losses
-        sampled = len(self.verdict.questions) * self.verdict.prompts * self.verdict.samples
+        sampled = len(self.settings.questions) * self.settings.prompts * self.settings.samples
         total = (losses * self._rollout.weights.flatten()).sum()
-        return total * (self.ranks * self.verdict.weight / sampled)
+        return total * (self.ranks * self.settings.weight / sampled)
 
     def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
-        steps = self._run.train.verdict_steps
+        steps = self._run.train.reinforcement_steps
         if step not in steps:
             return {}
         flops, *counts = sums
-        sampled = self.verdict.prompts * self.verdict.samples
-        shares = np.reshape(counts, (len(self.verdict.questions), len(COUNTS))) / sampled
+        sampled = self.settings.prompts * self.settings.samples
+        fractions = np.reshape(counts, (len(self.settings.questions), len(COUNTS))) / sampled
         found = {
             question: dict(zip(COUNTS, row, strict=True))
-            for question, row in zip(self.verdict.questions, shares.tolist(), strict=True)
+            for question, row in zip(self.settings.questions, fractions.tolist(), strict=True)
         }
         if step in (steps[0], steps[-1]):
             for question, row in found.items():
-                learnt = "" if row["solved"] else "; nothing to learn from"
-                share = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
-                self._log(f"step {step + 1}: {share}{learnt}")
+                learned = "" if row["solved"] else "; nothing to learn from"
+                said = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
+                self._log(f"step {step + 1}: {said}{learned}")
         solved = float(np.mean([row["solved"] for row in found.values()]))
-        return {"verdict": found, "verdict_solved": solved, "flops": flops}
+        return {"reinforcement": found, "reinforcement_solved": solved, "flops": flops}
 
     def sample(self, step: int) -> Rollout:
         """Sample and grade the completions of a step, counted from 0; they depend on the weights."""
         seed = seed_of(self._seed, "rollouts", step, self._rank)
         rng = np.random.default_rng(seed)
-        k, questions, dataset = self.verdict.samples, self.verdict.questions, self._run.dataset
+        k, questions, dataset = self.settings.samples, self.settings.questions, self._run.dataset
         asked = [of.take(rng.integers(len(of), size=self._prompts).repeat(k)) for of in self._asked]
         references = stack([of.programs for of in asked])
         prompt_length = np.concatenate([of.prompt_length for of in asked]).astype(np.int64)
@@ -135,7 +135,7 @@ class Verdict(Objective):
         limits = np.minimum(limits, dataset.max_length)
         # Without the layer for state supervision.
         self._sampled.load_state_dict(self._engine.module.state_dict(), strict=False)
-        model, temperature = Cadmus(self._sampled), self.verdict.temperature
+        model, temperature = Cadmus(self._sampled), self.settings.temperature
         with naming(f"step {step + 1}", "lower the learning rates in the section train"):
             completions, ended = model.complete(prompts, limits, temperature=temperature, seed=seed)
         programs = join(prompts, completions)
@@ -171,7 +171,7 @@ class Verdict(Objective):
 
     def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""
-        question, k = questions_of(config.TEMPLATE_OF[name])[name], self.verdict.samples
+        question, k = questions_of(config.TEMPLATE_OF[name])[name], self.settings.samples
         solved = question.solves(of)
         reward = solved.astype(float)
         if question.fits is not None:
@@ -193,13 +193,13 @@ class Verdict(Objective):
         return of_program[packed.segments] * sampled
 
 
-OBJECTIVE = Verdict
+OBJECTIVE = Reinforcement
 
 
 def _asked(name: str, read: Read) -> Samples:
     template = config.TEMPLATE_OF[name]
     parts: list[Samples] = []
-    with naming(f"train.verdict.questions: {name}"):
+    with naming(f"train.reinforcement.questions: {name}"):
         for part in read([template]):
             parts.append(part)
             if sum(map(len, parts)) >= POOL:
@@ -209,7 +209,7 @@ def _asked(name: str, read: Read) -> Samples:
     rows, prompt_length = questions_of(template)[name].cut(programs)
     if not len(rows):
         raise InputError(
-            f"train.verdict.questions: no training program of {template} has a prompt of {name}; raise "
+            f"train.reinforcement.questions: no training program of {template} has a prompt of {name}; raise "
             f"dataset.templates.{template}.train or drop the question"
         )
     return Samples(programs.programs.take(rows), prompt_length)
