@@ -1,9 +1,8 @@
-"""The training loop: train steps, save checkpoints, export the model.
+"""The training as a page: build the model, its engine and the objectives; then step, log, save and export.
 
-A GPU computes what this process has told it to, some time later. So the loop runs ahead of it: it launches
-the next step before it reads the losses of the last one, and threads prepare the batches. Before a checkpoint
-or a snapshot it waits. A CPU computes at once, and there the loop reads the losses of each step before the
-next one.
+Read :class:`Training` from top to bottom. A step is ``train_step``, which launches it (batch, losses,
+backward, optimizer), and ``finish_step``, which reads its losses and writes its metrics and snapshot. On a
+GPU the next step is launched before the last one is finished (:mod:`cadmus.train.launching`).
 """
 
 import math
@@ -11,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, distributed
+from torch import distributed
 
 from cadmus import config
 from cadmus.errors import InputError, Interrupted, RankLocalError
@@ -22,13 +21,14 @@ from cadmus.model import mixer
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
-from cadmus.model.rate import dtype_of, matmul_rate
+from cadmus.model.rate import device_name, dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
-from cadmus.train.batches import Batch, Loader, Prefetcher
+from cadmus.train.batches import Loader, Prefetcher
 from cadmus.train.compiling import compile_blocks
 from cadmus.train.labels import state_outputs
+from cadmus.train.launching import Launched, copied, runs_ahead
 from cadmus.train.metrics import START, Display, MetricsFile, advance
 from cadmus.train.objectives import build
 from cadmus.train.objectives.objective import Setting, forward
@@ -56,9 +56,10 @@ def train(
     All ranks call this together.  Losses depend only on the config, the programs and the number of ranks,
     however often the run is interrupted.
 
-    ``read`` is called once per node, and on each rank with ``train.verdict``. ``data_digest`` identifies the
-    dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the user, from the
-    first rank. ``held_out`` returns programs of the validation split, on which snapshots are measured.
+    ``read`` is called once per node, and on each rank with ``train.reinforcement``. ``data_digest``
+    identifies the dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the
+    user, from the first rank. ``held_out`` returns programs of the validation split, on which snapshots are
+    measured.
 
     Raises:
         InputError: on all ranks; RankLocalError if one rank fails, because of its memory, disk or GPU.
@@ -84,41 +85,6 @@ def train(
     engine.stop_process()
 
 
-def device_name(device: torch.device) -> str:
-    """Return the name of the card, such as ``NVIDIA H100 80GB HBM3``, or ``cpu``."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def runs_ahead(device: torch.device) -> bool:
-    """Return True if the device computes later than it is told to."""
-    return device.type == "cuda"
-
-
-def _copied(totals: Tensor, reduction: Any) -> tuple[Tensor, Callable[[], object]]:
-    """Return a copy of reduced totals for the host, and the function that waits for it."""
-    # Of these, only the stream waits for the reduction.
-    reduction.wait()
-    copy = totals.to("cpu", non_blocking=True)
-    if totals.device.type == "cpu":
-        return copy, lambda: None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record()
-    return copy, event.synchronize
-
-
-class Launched(NamedTuple):
-    """A step that the device may still be computing."""
-
-    step: int
-    """Counted from 0."""
-    batch: Batch
-    learning_rate: float
-    totals: Tensor
-    """1 if a rank has received a signal, then the sums of all objectives, over all ranks once ``wait`` has
-    returned."""
-    wait: Callable[[], object]
-
-
 class Training:
     """One rank of a training, after ``step`` steps; arguments as in train()."""
 
@@ -137,20 +103,23 @@ class Training:
         self.description = checkpoint.describe(run, data_digest)
         self.step, self.progress = 0, START
 
-        # One seed decides the order of the programs, the first weights and what is sampled.
+        # The batches. One seed decides the order of the programs, the first weights and what is sampled.
         seed = seed_of(run.seed, "train", run.train.seed)
         loader = Loader(data.share(read), seed, run, place)
+
+        # The model. Nothing may draw random numbers between the seed and the weights.
         if run.model.mixer != config.ATTENTION:
             mixer.check(run.model.mixer, run.model.width, run.model.heads)
-
-        # The order of what follows matters. Nothing draws random numbers between the seed and the weights.
-        # The blocks are compiled before DeepSpeed wraps the model. It copies the weights when it starts, so
-        # those of a checkpoint are loaded before, and the state of the optimizer, which it makes, after.
         torch.manual_seed(seed % 2**64)
         model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
+
+        # The blocks are compiled before the engine wraps the model, which then runs the compiled ones.
         problem = compile_blocks(model, run, place.device)
         if problem is not None:
             log(f"train.compile: {problem}")
+
+        # The engine. When it starts, it copies the weights and makes the state of the optimizer: so a
+        # checkpoint's weights are loaded before, and its optimizer state after.
         saved = checkpoint.find_latest(paths.checkpoints, self.description)
         if saved is None:
             self.engine = engine.initialize(model, run.train, place.device)
@@ -162,45 +131,43 @@ class Training:
             self.step, self.progress = saved.step, saved.values["progress"]
             log(f"resuming after step {self.step} from {saved.path}")
 
+        # The terms of the loss, each with its sums and metrics.
         self.objectives = build(Setting(run, place, self.engine, read, seed, log))
+
+        # Threads prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
         self.batches = Prefetcher(loader.load, self.step, THREADS if runs_ahead(place.device) else 0)
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and place.rank == 0:
-            # It imports Polars, which other trainings do without; so does training on the verdict.
+            # It imports Polars, which other trainings do without; so does reinforcement learning.
             from cadmus.train import validation
 
             self.validation = validation.Validation(held_out(), run.dataset)
         self.matmul_rate = self._matmul_rate()
-
-    def _matmul_rate(self) -> float:
-        """Return the FLOPs per second of matrix products on all ranks, at the same time as in a step."""
-        distributed.barrier()
-        own = matmul_rate(self.device, dtype_of(self.config.train.precision, self.device))
-        rate = torch.tensor(own, dtype=torch.float64, device=self.device)
-        distributed.all_reduce(rate)
-        return rate.item()
 
     def run(self) -> None:
         """Train to the last step and export the model."""
         train, paths = self.config.train, self.paths
         self.snapshots = set() if paths.snapshots is None else snapshot_steps(train)
         self.display = Display(self.step, train.steps, self.log, visible=self.place.rank == 0)
+        # Signals wait for the end of a step: all ranks must stop after the same one.
         with deferred_signals() as received, self.display.bar, closing(self.batches):
             on_first_rank(self._open_files)
             self.clock = time.perf_counter()
-            # The step whose losses nobody has read, if there is one.
+            # The step whose losses have not been read, if there is one.
             unread: Launched | None = None
             stop = False
             while self.step < train.steps:
                 launched = self.train_step(stop=bool(received))
                 if unread is not None:
-                    stop |= self.read(unread)
+                    stop |= self.finish_step(unread)
                 unread = launched
                 self.step += 1
+
                 last = self.step == train.steps
                 save = stop or last or self.step % train.checkpoint_every == 0
                 if save or self.step in self.snapshots or not runs_ahead(self.device):
-                    stop |= self.read(unread)
+                    # Checkpoints and snapshots need the weights of this step, not of one launched after it.
+                    stop |= self.finish_step(unread)
                     unread = None
                 if save or stop:
                     self._save()
@@ -228,75 +195,85 @@ class Training:
             if last:
                 # Filled on the device: copying from the host would synchronize a GPU.
                 stopping = torch.full((1,), float(stop), dtype=torch.float64, device=self.device)
+                # One reduction for all ranks, while gradients are computed.
                 totals = torch.cat([stopping, *(objective.sums for objective in self.objectives)])
-                # While gradients are computed.
                 reduction = distributed.all_reduce(totals, async_op=True)
             engine.backward(self.engine, loss)
             if last:
                 # While gradients are reduced, which the optimizer's step waits for.
                 self.batches.prepare()
+            # Except after the last micro-batch, it only counts.
             self.engine.step()
-        wait: Callable[[], object] = reduction.wait
-        if runs_ahead(self.device):
-            # A copy that is asked for later would also wait for the steps that are launched until then.
-            totals, wait = _copied(totals, reduction)
-        return Launched(self.step, batch, learning_rate, totals, wait)
+        return Launched(self.step, batch, learning_rate, *copied(totals, reduction))
 
-    def read(self, launched: Launched) -> bool:
+    def finish_step(self, launched: Launched) -> bool:
         """Wait for a step and log its metrics; return True if any rank had received a signal.
 
         If a snapshot is due after the step, the next one has not been launched yet.
         """
         launched.wait()
         stopped, *sums = launched.totals.tolist()
+        batch, done = launched.batch, launched.step + 1
         metrics = self._metrics(launched, sums)
-        done = launched.step + 1
         if not math.isfinite(metrics["loss"]):
             good = find_checkpoints(self.paths.checkpoints)
             raise InputError(
                 f"the loss is {metrics['loss']} at step {done}; lower the learning rates in "
                 f"the section train (the last good checkpoint is {good[-1] if good else 'none yet'})"
             )
+
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         self.progress = advance(self.progress, {**metrics, "seconds": seconds})
-        tokens = metrics["tokens"]
-        metrics |= {"tokens_per_second": tokens / seconds, "validation_loss": None, "validation_solved": None}
+        metrics |= {
+            "tokens_per_second": batch.tokens / seconds,
+            "validation_loss": None,
+            "validation_solved": None,
+        }
         if self.paths.snapshots is not None and done in self.snapshots:
             metrics |= self._export(step_path(self.paths.snapshots, done), self.validation)
             if self.validation:
                 loss, solved = metrics["validation_loss"], metrics["validation_solved"]
                 self.log(f"step {done}: validation loss {loss:.4f}, solved {solved:.1%}")
+
         if self.place.rank == 0:
-            self._write(done, {"step": done, **metrics, **self.progress})
-        self.display.show(done, metrics["loss"], tokens)
+            metrics = {"step": done, **metrics, **self.progress}
+            self.metrics.write(metrics)
+            if self.engine.monitor.enabled:
+                # TensorBoard and the like, which take numbers only.
+                numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+                events = [(f"train/{name}", value, done) for name, value in numbers.items()]
+                self.engine.monitor.write_events(events)
+        self.display.show(done, metrics["loss"], batch.tokens)
         return stopped > 0
 
     def _metrics(self, launched: Launched, sums: list[float]) -> dict[str, Any]:
         """Return the metrics of a step from the sums of its objectives over all ranks."""
         train, batch = self.config.train, launched.batch
+        flops = training_flops(self.config.model, batch.tokens, batch.pairs, state_outputs(train))
         metrics: dict[str, Any] = {
+            # An objective may have no metrics at some steps; a column needs a value at all of them.
             **{name: None for objective in self.objectives for name in objective.names},
             "learning_rate": launched.learning_rate,
             "fill": batch.fill,
             "tokens": batch.tokens,
             "programs": train.batch_size,
-            "flops": training_flops(self.config.model, batch.tokens, batch.pairs, state_outputs(train)),
         }
         for objective in self.objectives:
             size = len(objective.sums)
-            found = objective.metrics(launched.step, sums[:size], batch)
-            metrics |= found | {"flops": metrics["flops"] + found.get("flops", 0.0)}
+            own = objective.metrics(launched.step, sums[:size], batch)
             sums = sums[size:]
-        return metrics
+            flops += own.pop("flops", 0.0)
+            metrics |= own
+        return {**metrics, "flops": flops}
 
-    def _write(self, step: int, metrics: dict[str, Any]) -> None:
-        """Write the metrics of a step to the file and to DeepSpeed's monitors."""
-        self.metrics.write(metrics)
-        if self.engine.monitor.enabled:
-            numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-            events = [(f"train/{name}", value, step) for name, value in numbers.items()]
-            self.engine.monitor.write_events(events)
+    def _matmul_rate(self) -> float:
+        """Return the FLOPs per second of matrix products on all ranks, at the same time as in a step."""
+        distributed.barrier()
+        own = matmul_rate(self.device, dtype_of(self.config.train.precision, self.device))
+        rate = torch.tensor(own, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(rate)
+        return rate.item()
 
     def _open_files(self) -> None:
         """Open the files for metrics and snapshots, without what an interrupted run wrote after this step."""
@@ -305,6 +282,7 @@ class Training:
         self.metrics = MetricsFile(self.paths.metrics, self.step)
 
     def _save(self) -> None:
+        """Save a checkpoint; the metrics before it are on disk first, so a resumed run has all of them."""
         if self.place.rank == 0:
             self.metrics.flush()
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
@@ -316,6 +294,7 @@ class Training:
 
         def export() -> dict[str, Any]:
             checkpoint.check_finite(weights, self.step)
+            # Without the layers of state supervision.
             model = GPT(self.config.model)
             engine.load_weights(model, weights.__getitem__)
             metadata = {

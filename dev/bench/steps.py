@@ -28,6 +28,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.export import Trained, read_metadata_as
 from cadmus.programs import Samples
 from cadmus.train import batches, checkpoint, compiling, engine, loop, muon
+from cadmus.train.launching import Launched
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import count_ranks, run_ranks
 from dev.measure import ROOT, Facts, exclusive, seconds_of
@@ -77,7 +78,7 @@ def _prepare(run: config.Config, directory: Path, ranks: int) -> None:
     # The ranks share the batch equally.
     size = run.train.batch_size - run.train.batch_size % ranks
     values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS, "batch_size": size}
-    values["train"]["verdict"]["fraction"] = 0
+    values["train"]["reinforcement"]["fraction"] = 0
     # As in the whole training.
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     values["train"]["compile"] = compiling.pays(run, device)
@@ -98,7 +99,7 @@ def main(directory: Path) -> None:
     def timed_save(*arguments: Any) -> None:
         measured["checkpoint_seconds"] = seconds_of(partial(save, *arguments))
 
-    def profiled_step(training: Any, stop: bool) -> loop.Launched:
+    def profiled_step(training: Any, stop: bool) -> Launched:
         step[0] = training.step
         if training.step == 1 and training.place.rank == 0:
             # The first step has compiled; from here on, no other measurement may use the GPU.

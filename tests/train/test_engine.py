@@ -165,7 +165,7 @@ def _train_and_count(directory: Path, data_digest: str) -> None:
         waits["synchronize"] += 1
 
     get_accelerator().synchronize = synchronize
-    for name in ("train_step", "read"):
+    for name in ("train_step", "finish_step"):
         function = getattr(loop.Training, name)
 
         def counted(self, *given, function=function, **named):

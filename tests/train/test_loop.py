@@ -29,15 +29,15 @@ from tests.train.worker import Interrupt
         run_config(recipe="paper"),
         run_config(recipe="paper", precision="fp32", micro_batch_size=8),
         run_config(state_weight=1.0, state_labels={"top": 1.0, "elements": 0.2}),
-        run_config(verdict={"fraction": 0.7, "questions": ["random"], "prompts": 4}),
+        run_config(reinforcement={"fraction": 0.7, "questions": ["random"], "prompts": 4}),
         run_config(
             state_weight=1.0,
             state_labels={"magnitude": 1.0, "second": 1.0, "difference": 1.0},
-            label_only={"share": 0.25},
-            interchange={"share": 1.0, "start": 0.2, "stop": 0.8},
+            label_only={"fraction": 0.25},
+            interchange_training={"fraction": 1.0, "start": 0.2, "stop": 0.8},
         ),
     ],
-    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "verdict", "interchange"],
+    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "reinforcement", "interchange"],
 )
 def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
     assert train(tmp_path / "whole", values) == 0
@@ -70,7 +70,7 @@ def _train_ahead(directory: Path, data_digest: str) -> None:
     from cadmus.train import loop
 
     order = []
-    step, read = loop.Training.train_step, loop.Training.read
+    step, read = loop.Training.train_step, loop.Training.finish_step
 
     def launched(self, stop):
         order.append(f"L{self.step + 1}")
@@ -80,7 +80,7 @@ def _train_ahead(directory: Path, data_digest: str) -> None:
         order.append(f"R{of.step + 1}")
         return read(self, of)
 
-    loop.Training.train_step, loop.Training.read = launched, was_read
+    loop.Training.train_step, loop.Training.finish_step = launched, was_read
     loop.runs_ahead = lambda device: True
     worker.train(directory, data_digest)
     (directory / "order").write_text(" ".join(order))

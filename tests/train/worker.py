@@ -13,6 +13,7 @@ from cadmus.config import load_config
 from cadmus.errors import InputError, Interrupted
 from cadmus.programs import Samples
 from cadmus.train import loop
+from cadmus.train.launching import Launched
 from cadmus.train.paths import RunPaths
 from tests.model.models import random_programs
 
@@ -38,7 +39,7 @@ def interrupted(interrupt: Interrupt, target: Callable[..., None], *arguments: A
     """Call ``target``, which trains, with an interrupt."""
     train_step = loop.Training.train_step
 
-    def step(training: loop.Training, stop: bool) -> loop.Launched:
+    def step(training: loop.Training, stop: bool) -> Launched:
         if training.step == interrupt.step:
             os.kill(os.getpid(), interrupt.signal)
         return train_step(training, stop)

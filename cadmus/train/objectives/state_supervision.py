@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from cadmus import config
 from cadmus.model.gpt import GPT, initialize, last, visible
 from cadmus.train.batches import Batch, PackedBatch
-from cadmus.train.interchange import SCALE, Exchange, exchanged, normalized
+from cadmus.train.interchange_training import SCALE, Exchange, exchanged, normalized
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
 from cadmus.train.objectives.objective import Objective, Outputs, Setting
 
@@ -66,7 +66,7 @@ class SupervisedGPT(GPT):
         self.pair_layer = train.pair_layer or max(1, sizes.layers - 1)
         self.lm_head_state = nn.Linear(sizes.width, state_outputs(train) - len(pair))
         self.lm_head_pair = nn.Linear(sizes.width, len(pair)) if pair else None
-        self._interchange = train.interchange
+        self._interchange = train.interchange_training
         for head in filter(None, (self.lm_head_state, self.lm_head_pair)):
             initialize(head)
 
@@ -77,24 +77,26 @@ class SupervisedGPT(GPT):
 
         ``exchange`` are the fields of an :class:`Exchange`, which takes place after the labels are predicted.
         """
-        predicted: list[Tensor] = []
-        compared = self._interchange.variable == "comparison"
+        predicted: dict[str, Tensor] = {}
+        kept_layer, kept_CD = self._kept()
 
         def edit(layer: int, x_RLD: Tensor) -> Tensor:
             if layer == self.state_layer:
-                predicted.insert(0, self.lm_head_state(normalized(x_RLD)))
+                predicted["state"] = self.lm_head_state(normalized(x_RLD))
             if layer == self.pair_layer and self.lm_head_pair is not None:
-                predicted.append(self.lm_head_pair(normalized(x_RLD)))
-            if not exchange:
-                return x_RLD
-            if compared and layer == self.pair_layer and self.lm_head_pair is not None:
-                weight_CD = self.lm_head_pair.weight
-            elif not compared and layer == self.state_layer:
-                # The magnitude is the last of its layer's outputs.
-                weight_CD = self.lm_head_state.weight[-1:]
-            else:
-                return x_RLD
-            return exchanged(x_RLD, weight_CD, self._interchange, Exchange(*exchange))
+                predicted["pair"] = self.lm_head_pair(normalized(x_RLD))
+            if exchange and layer == kept_layer and kept_CD is not None:
+                return exchanged(x_RLD, kept_CD, self._interchange, Exchange(*exchange))
+            return x_RLD
 
         x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible(segments_RL), edit=edit))
-        return torch.cat([self.logits(x_RLD), *predicted], -1)
+        # In this order, whichever layer comes first.
+        outputs = [predicted[name] for name in ("state", "pair") if name in predicted]
+        return torch.cat([self.logits(x_RLD), *outputs], -1)
+
+    def _kept(self) -> tuple[int, Tensor | None]:
+        """Return the layer where states are exchanged, and what reads the variable that they keep there."""
+        if self._interchange.variable == "comparison":
+            return self.pair_layer, None if self.lm_head_pair is None else self.lm_head_pair.weight
+        # The magnitude is the last output of its layer.
+        return self.state_layer, self.lm_head_state.weight[-1:]
