@@ -88,6 +88,25 @@ class PackedBatch:
         return replace(self, **fields)
 
 
+class Supervision(NamedTuple):
+    """What programs teach besides the next token; every part is optional.
+
+    Labels have a row for each instruction, of all programs in a row.
+    """
+
+    labels: np.ndarray | None = None
+    """int64, shape (instructions, columns), classes (:mod:`cadmus.train.labels`)."""
+    numbers: np.ndarray | None = None
+    """float32, shape (instructions, columns)."""
+    learned: np.ndarray | None = None
+    """bool, shape (n,), False for label-only programs, which have no targets."""
+    exchange: Exchange | None = None
+    """In instructions."""
+
+
+NEXT_TOKEN_ALONE = Supervision()
+
+
 class Batch(NamedTuple):
     """The batch of a step: counts cover all ranks, the micro-batches are those of this rank."""
 
@@ -95,7 +114,7 @@ class Batch(NamedTuple):
     tokens: int
     """End tokens included."""
     pairs: int
-    """Of a token and one that it attends to."""
+    """Of a token and one that it attends to, on which the FLOPs of attention depend."""
     instructions: int
     """Tokens with labels of state supervision."""
     targets: int
@@ -124,25 +143,31 @@ class Loader:
         self._row_length = run.row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
         programs = run.train.batch_size // place.ranks
-        of_rank = programs // (run.train.micro_batch_size or programs)
-        self._micro_batches = place.ranks * of_rank
-        self._mine = slice(place.rank * of_rank, (place.rank + 1) * of_rank)
+        # Micro-batches are dealt over all ranks at once, so that they have almost the same number of tokens.
+        per_rank = programs // (run.train.micro_batch_size or programs)
+        self._micro_batches = place.ranks * per_rank
+        self._mine = slice(place.rank * per_rank, (place.rank + 1) * per_rank)
         self._device = place.device
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
-        train, added = self._train, self._label_only
-        batch = programs_of(step, self._seed, len(self._programs), train.batch_size - added)
-        programs, prompt_lengths = self._programs.take(batch), self._prompt_lengths[batch].astype(np.int64)
+        train, label_only_count = self._train, self._label_only
+        batch = programs_of(step, self._seed, len(self._programs), train.batch_size - label_only_count)
+        programs = self._programs.take(batch)
+        # uint8 on the disk; differences of them would wrap around.
+        prompt_lengths = self._prompt_lengths[batch].astype(np.int64)
         targets = int(programs.lengths.sum())
         # The first instruction is not a target.
         prompt_targets = np.maximum(prompt_lengths - 1, 0)
-        if added:
+        if label_only_count:
+            # A stream of the step alone: a resumed training draws the same ones.
             rng = generator(self._seed, "label only", step)
-            programs = stack([programs, label_only(rng, added, train.label_only, self._dataset)])
-            prompt_lengths = np.append(prompt_lengths, np.zeros(added, np.int64))
+            pairs = label_only(rng, label_only_count, train.label_only, self._dataset)
+            programs = stack([programs, pairs])
+            prompt_lengths = np.append(prompt_lengths, np.zeros(label_only_count, np.int64))
         lengths = programs.lengths
-        mine = list(enumerate(deal(np.arange(train.batch_size), lengths, self._micro_batches)))[self._mine]
+        dealt = deal(np.arange(train.batch_size), lengths, self._micro_batches)
+        mine = list(enumerate(dealt))[self._mine]
         return Batch(
             [
                 self._pack(programs.take(rows), prompt_lengths[rows], rows < len(batch), (step, number))
@@ -159,19 +184,21 @@ class Loader:
         self, programs: Programs, prompt_lengths: np.ndarray, learned: np.ndarray, place: tuple[int, int]
     ) -> PackedBatch:
         """Pack a micro-batch; programs that are not ``learned`` are label-only."""
-        wanted, interchange = self._train.state_labels, self._train.interchange_training
+        labels_of_config, interchange = self._train.state_labels, self._train.interchange_training
         labels = numbers = exchange = None
         if self._train.state_weight:
-            labels, numbers = state_labels(programs, wanted, self._dataset)
+            labels, numbers = state_labels(programs, labels_of_config, self._dataset)
         step, number = place
-        if interchange.fraction and interchange.start <= step / self._train.steps < interchange.stop:
+        exchanges_now = interchange.start <= step / self._train.steps < interchange.stop
+        if interchange.fraction and exchanges_now:
             assert numbers is not None
             rng = generator(self._seed, "interchange", step, number)
+            # "difference" exists where "second" does.
             name = "second" if interchange.variable == "comparison" else "magnitude"
-            known = ~np.isnan(numbers[:, list(wanted.numbers()).index(name)])
+            known = ~np.isnan(numbers[:, list(labels_of_config.numbers()).index(name)])
             exchange = choose(rng, programs, prompt_lengths, learned, known, interchange)
-        packed = pack_batch(programs, prompt_lengths, self._row_length, labels, numbers, learned, exchange)
-        return packed.to(self._device)
+        supervision = Supervision(labels, numbers, learned, exchange)
+        return pack_batch(programs, prompt_lengths, self._row_length, supervision).to(self._device)
 
 
 class Prefetcher:
@@ -214,6 +241,7 @@ def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
     Returns the elements of ``batch``, shape (parts, programs of a part): by length, back and forth.
     """
     dealt = batch[np.argsort(lengths, kind="stable")].reshape(-1, parts)
+    # Back: otherwise the last part would get the longest of each row.
     dealt[1::2] = dealt[1::2, ::-1]
     return dealt.T
 
@@ -222,17 +250,13 @@ def pack_batch(
     programs: Programs,
     prompt_lengths: np.ndarray,
     row_length: int,
-    labels: np.ndarray | None = None,
-    numbers: np.ndarray | None = None,
-    learned: np.ndarray | None = None,
-    exchange: Exchange | None = None,
+    supervision: Supervision = NEXT_TOKEN_ALONE,
 ) -> PackedBatch:
     """Pack n programs, the first at the start of their data, and their end tokens into rows.
 
-    ``prompt_lengths`` are integers of shape (n,). ``labels`` and ``numbers``, for state supervision, are
-    int64 and float32 of shape (instructions, columns). Programs that are not ``learned``, bool of shape (n,),
-    have no targets.
+    ``prompt_lengths`` are integers of shape (n,).
     """
+    labels, numbers, learned, exchange = supervision
     lengths = programs.lengths + 1
     rows, columns, row_count = pack(lengths, row_length)
     # Of each token: the program, its position in it, and its place in the rows.

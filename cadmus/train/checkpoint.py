@@ -110,12 +110,13 @@ def save(
                 paths.remove_checkpoint(checkpoint)
                 checkpoint.mkdir(exist_ok=True)
                 save_file(tensors, state)
+                # Metadata last: a checkpoint that has them is complete, also after a power cut.
                 store.flush(checkpoint)
                 store.write_json(checkpoint / paths.METADATA, "checkpoint", metadata, {state.name: state})
                 store.flush(checkpoint)
                 store.flush(directory)
         except InputError:
-            # Free the space of an incomplete checkpoint.
+            # Free the space of an incomplete checkpoint: a full disk is the usual reason.
             paths.remove_checkpoint(checkpoint)
             raise
         paths.remove_checkpoints(directory, keep)
@@ -157,6 +158,7 @@ class Saved(NamedTuple):
     @contextmanager
     def tensors(self, model: nn.Module) -> Iterator[Read]:
         """Open the training state of ``model``; yield the function that reads a tensor of it."""
+        # The first rank has found the checkpoint; another node may see it later.
         deadline = time.monotonic() + VISIBLE_SECONDS
         while not (self.path / paths.STATE).exists():
             if time.monotonic() > deadline:
@@ -194,11 +196,11 @@ def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
         metadata = store.read_json(path / paths.METADATA, "checkpoint", Metadata)
         if metadata.step != paths.step_of(path):
             raise InputError(f"{path}: is of step {metadata.step}; give it its name again, or delete it")
-        found = metadata.description
-        for key in {**description, **found}:
-            if found.get(key) != description.get(key):
+        saved = metadata.description
+        for key in {**description, **saved}:
+            if saved.get(key) != description.get(key):
                 raise InputError(
-                    f"{path} has {key} {found.get(key)}, this run has {description.get(key)}; "
+                    f"{path} has {key} {saved.get(key)}, this run has {description.get(key)}; "
                     f"delete {directory} or give the run another name"
                 )
         store.check_digest(path / paths.STATE, metadata.cadmus.files[paths.STATE], "checkpoint")

@@ -21,6 +21,7 @@ from cadmus.programs import Programs, Samples
 Read = Callable[[Collection[str] | None], Iterable[Samples]]
 """Returns the training programs of some templates, or all, in parts."""
 _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
+"""Types of the arrays that the ranks of a node share, by the name of their file."""
 
 
 def share(read: Read) -> Samples:
@@ -30,6 +31,7 @@ def share(read: Read) -> Samples:
     """
     local_rank = int(os.environ["LOCAL_RANK"])
     with ExitStack() as stack:
+        # The directory of this node, or the error of its first rank.
         own: Any = None
         if local_rank == 0:
             try:
@@ -38,12 +40,13 @@ def share(read: Read) -> Samples:
                     _write(own, read)
             except InputError as error:
                 own = error
-        every = [own] * distributed.get_world_size()
-        distributed.all_gather_object(every, own)
-        for found in every:
-            if isinstance(found, InputError):
-                raise found
-        shared = every[distributed.get_rank() - local_rank]
+        by_rank = [own] * distributed.get_world_size()
+        distributed.all_gather_object(by_rank, own)
+        for result in by_rank:
+            if isinstance(result, InputError):
+                raise result
+        # That of the first rank of this node.
+        shared = by_rank[distributed.get_rank() - local_rank]
         data, offsets, prompt_lengths = (
             np.memmap(shared / name, dtype, "r").view(np.ndarray) for name, dtype in _FILES.items()
         )
@@ -53,6 +56,7 @@ def share(read: Read) -> Samples:
 
 
 def _write(directory: Path, read: Read) -> None:
+    """Write training programs as arrays; part by part, as all of them may not fit into memory twice."""
     end = np.zeros(1, np.int64)
     with ExitStack() as stack:
         data, offsets, prompts = (stack.enter_context((directory / name).open("wb")) for name in _FILES)

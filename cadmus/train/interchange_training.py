@@ -53,14 +53,17 @@ def choose(
     end = programs.offsets[1:] - programs.offsets[0]
     if settings.variable == "comparison":
         decided = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
-        found = np.where(decided, end - 2, end - 1)
+        # The instruction before the comparator, whose state decides it; without one, the last.
+        places = np.where(decided, end - 2, end - 1)
     else:
-        found = end - programs.lengths + np.maximum(prompt_length, 1) - 1
+        places = end - programs.lengths + np.maximum(prompt_length, 1) - 1
         decided = learned & (prompt_length > 0) & (prompt_length < programs.lengths)
-        decided[decided] = ~np.isin(programs.data[found[decided] + 1], _COMPARATORS)
-    donors = found[(decided | (~learned & (settings.donors == "all"))) & known[found]]
-    states = found[decided & known[found]]
+        decided[decided] = ~np.isin(programs.data[places[decided] + 1], _COMPARATORS)
+    may_donate = decided | ~learned if settings.donors == "all" else decided
+    donors = places[may_donate & known[places]]
+    states = places[decided & known[places]]
     states = states[rng.random(len(states)) < settings.fraction]
+    # Half of the states stay where they are, so that the model sees both.
     shift = rng.uniform(-settings.shift, settings.shift, len(states)) * (rng.random(len(states)) < 0.5)
     if settings.variable == "value":
         shift[:] = 0
@@ -75,6 +78,7 @@ def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, e
     the first one reads and not what the second one does. Nothing is learned through a donor.
     """
     x_TD = x_RLD.flatten(0, 1)
+    # The directions are learned by their labels alone.
     weight_CD = weight_CD.detach().float()
     if settings.directions == "random":
         fixed = torch.Generator().manual_seed(0)
@@ -89,6 +93,7 @@ def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, e
     kept_KD, rest_KD = split(normalized(own_KD))
     _, other_KD = split(normalized(x_TD[exchange.donors].float()).detach())
     other_KD = other_KD * (rest_KD.detach().norm(dim=1, keepdim=True) / other_KD.norm(dim=1, keepdim=True))
+    # The least change of the state that moves the first output by 1 and no other.
     moving_C = torch.zeros(len(weight_CD), device=weight_CD.device)
     moving_C[0] = 1 / SCALE
     moved_KD = exchange.shift[:, None] * (torch.linalg.pinv(weight_CD) @ moving_C)

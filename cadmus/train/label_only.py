@@ -18,6 +18,7 @@ def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: D
     """Draw ``n`` pairs; none is the prompt of a comparison of another split."""
     table = short_expressions(HALF)
     values = np.arange(settings.values[0], settings.values[1] + 1)
+    # Not every integer has an expression of this length.
     values = values[table.count(values) > 0]
     if not len(values):
         low, high = settings.values
@@ -29,6 +30,7 @@ def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: D
     while sum(map(len, drawn)) < n:
         x, y = rng.choice(values, (2, n))
         pairs = join(table.sample(rng, x), table.sample(rng, y))
+        # A pair of another split would be a hint at its answer.
         split = split_of(join(pairs, comparator(x, y)), dataset.eval_fraction)
         drawn.append(pairs.take(np.flatnonzero(split == TRAIN)))
     return stack(drawn).take(np.arange(n))

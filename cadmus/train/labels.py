@@ -72,11 +72,14 @@ def state_labels(
     ``top`` are ``NO_TARGET`` where their value does not exist. Numbers are NAN for other values and beyond
     :data:`MOST`, None if all have weight 0.
     """
-    names = [*wanted.classes(), *(("magnitude", "second") if wanted.numbers() else ())]
+    names = [*wanted.classes()]
+    if wanted.numbers():
+        names += ["magnitude", "second"]
+    # The state after an instruction is what the program up to there leaves.
     prefixes, _, _ = programs.all_prefixes()
     outcomes = {suffix: execute(join(prefixes, suffix)) for suffix in {_SUFFIXES[name] for name in names}}
     numbers = _numbers(outcomes, wanted, dataset) if wanted.numbers() else None
-    found = [np.empty((len(prefixes), 0), np.int64)]
+    parts = [np.empty((len(prefixes), 0), np.int64)]
     for name in wanted.classes():
         outcome = outcomes[_SUFFIXES[name]]
         sequence, number = outcome.kind == SEQUENCE, outcome.kind == NUMBER
@@ -87,29 +90,32 @@ def state_labels(
             labels = np.full((len(prefixes), 1), _NO_VALUE if name == "top" else NO_TARGET)
             labels[sequence, 0] = _EMPTY_SEQUENCE + np.minimum(outcome.length[sequence], LONGEST)
             labels[number] = _classes(outcome.values[number, :1], outcome.decorations[number, :1])
-        found.append(labels)
-    return np.concatenate(found, 1), numbers
+        parts.append(labels)
+    return np.concatenate(parts, 1), numbers
 
 
 def _numbers(outcomes: dict[bytes, Outcome], wanted: StateLabels, dataset: Dataset) -> np.ndarray:
-    found = {}
+    """Return the labels that are numbers; NAN where the value is none, decorated or too large."""
+    labels = {}
     for name in ("magnitude", "second"):
         outcome = outcomes[_SUFFIXES[name]]
         value = outcome.values[:, 0].astype(np.float32)
         plain = (outcome.kind == NUMBER) & (outcome.decorations[:, 0] == 0) & (abs(value) <= MOST)
-        found[name] = np.where(plain, value, np.nan)
+        labels[name] = np.where(plain, value, np.nan)
     # In a definition, the instruction does not drop a value.
-    found["second"][outcomes[b"_"].count == outcomes[b""].count] = np.nan
-    found["difference"] = found["second"] - found["magnitude"]
+    labels["second"][outcomes[b"_"].count == outcomes[b""].count] = np.nan
+    labels["difference"] = labels["second"] - labels["magnitude"]
     if not wanted.uncompared:
-        pairs = np.flatnonzero(~np.isnan(found["difference"]))
-        x, y = (found[name][pairs].astype(np.int64) for name in ("second", "magnitude"))
+        # A label for a pair that an OOD rule keeps out of training would tell what is to be generalized.
+        pairs = np.flatnonzero(~np.isnan(labels["difference"]))
+        x, y = (labels[name][pairs].astype(np.int64) for name in ("second", "magnitude"))
         low, high = dataset.values.low, dataset.values.high
         outside = ((x < low) | (x > high)) & ((y < low) | (y > high))
-        found["difference"][pairs[outside | excluded_pairs(dataset, x, y)]] = np.nan
-    return np.stack([found[name] for name in wanted.numbers()], 1)
+        labels["difference"][pairs[outside | excluded_pairs(dataset, x, y)]] = np.nan
+    return np.stack([labels[name] for name in wanted.numbers()], 1)
 
 
 def _classes(values: np.ndarray, decorations: np.ndarray) -> np.ndarray:
+    # int64: the absolute value of the smallest int32 is not one.
     classes = np.where(abs(values.astype(np.int64)) <= LARGEST, _ZERO + values, _OTHER_NUMBER)
     return np.where(decorations > 0, _DECORATED - 1 + decorations.astype(np.int64), classes)

@@ -73,13 +73,14 @@ class MetricsFile:
             store.check_readable(path)
             with reading(path, "delete the checkpoints to start again"):
                 lines = path.read_text(encoding="utf-8").splitlines()[:step]
-                found = [json.loads(line)["step"] for line in lines]
-            if found != list(range(1, step + 1)):
+                steps = [json.loads(line)["step"] for line in lines]
+            if steps != list(range(1, step + 1)):
                 raise InputError(
                     f"{path}: damaged: must have one line for each of the steps 1 to {step} before the "
                     "checkpoint; restore it, or delete the checkpoints to start again"
                 )
         store.write_text(path, "".join(f"{line}\n" for line in lines))
+        # By line: whoever follows the file sees whole ones.
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, metrics: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 A small model has a hundred parameters, and an optimizer that visits one after the other spends most of its
 time on starting operations. Here all weights are one fp32 tensor, and the parameters of the model are views
 of it, or of a copy in the precision of the training. Newton-Schulz is batched: matrices of one shape, or of
-its transpose, are orthogonalized together, and each rank takes its share of them.
+its transpose, are orthogonalized together, and each rank takes its part of them.
 
 DeepSpeed drives it. DeepSpeed's own Muon orthogonalizes one matrix after the other, on each rank that has a
 part of it.
@@ -32,6 +32,7 @@ Named = dict[str, nn.Parameter]
 def orthogonalize(matrices_NRC: Tensor) -> Tensor:
     """Return matrices with the same singular vectors and all singular values near 1; R is at most C."""
     a, b, c = COEFFICIENTS
+    # The iteration converges for singular values up to 1; the Frobenius norm is at least the largest one.
     x_NRC = matrices_NRC / (matrices_NRC.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ITERATIONS):
         gram_NRR = x_NRC @ x_NRC.mT
@@ -63,31 +64,41 @@ class Muon(torch.optim.Optimizer):
     def __init__(self, model: nn.Module, train: config.Train, rank: int = 0, ranks: int = 1) -> None:
         self._rank, self._ranks = rank, ranks
         named = dict(model.named_parameters())
+        # Embeddings and the head stay with Adam, as in Muon's source.
         matrices = {
-            name: each for name, each in named.items() if name.startswith("layers.") and each.ndim == 2
+            name: weight for name, weight in named.items() if name.startswith("layers.") and weight.ndim == 2
         }
-        # Those of one shape next to each other, after those of the transposed one.
+        # Those of one shape next to each other, after those of the transposed one: a batch is a slice.
         matrices = dict(sorted(matrices.items(), key=lambda item: (sorted(item[1].shape), item[1].shape)))
-        rest = {name: each for name, each in named.items() if name not in matrices}
+        rest = {name: weight for name, weight in named.items() if name not in matrices}
         self._parameters = {**matrices, **rest}
+
+        # Flat tensors: first the matrices, then the rest, in the order of the parameters.
         self._weights = torch.cat([each.detach().float().flatten() for each in self._parameters.values()])
-        self._batches, size = _batches(matrices)
         self._gradient, self._collected = torch.zeros_like(self._weights), False
         self._gradients = [*_views(self._gradient, self._parameters).values()]
-        flat = nn.Parameter(self._weights[:size]), nn.Parameter(self._weights[size:])
-        self._momentum = torch.zeros_like(flat[0])
-        flat[1].grad = self._gradient[size:]
+        self._batches, size = _batches(matrices)
+        matrix_weights, rest_weights = nn.Parameter(self._weights[:size]), nn.Parameter(self._weights[size:])
+        self._momentum = torch.zeros_like(matrix_weights)
+
+        # Adam's state is made here, not in its first step: a checkpoint is loaded into it before.
+        rest_weights.grad = self._gradient[size:]
         first, second = train.betas
-        self._adam = torch.optim.AdamW([flat[1]], betas=(first, second), eps=1e-8, fused=True)
+        self._adam = torch.optim.AdamW([rest_weights], betas=(first, second), eps=1e-8, fused=True)
         self.adam_steps = torch.zeros((), device=self._weights.device)
-        moments = {kind: torch.zeros_like(flat[1]) for kind in ADAM_KINDS}
-        self._adam.state[flat[1]] = {"step": self.adam_steps, **moments}
+        moments = {kind: torch.zeros_like(rest_weights) for kind in ADAM_KINDS}
+        self._adam.state[rest_weights] = {"step": self.adam_steps, **moments}
+
         self.tensors: dict[str, Tensor] = {}
         states = [(WEIGHT, self._weights, self._parameters), (MOMENTUM, self._momentum, matrices)]
         states += [(kind, moment, rest) for kind, moment in moments.items()]
-        for kind, flat_state, of in states:
-            self.tensors |= {f"{kind}/{name}": view for name, view in _views(flat_state, of).items()}
-        groups = [{"params": [each], "use_muon": number == 0} for number, each in enumerate(flat)]
+        for kind, state, parameters in states:
+            self.tensors |= {f"{kind}/{name}": view for name, view in _views(state, parameters).items()}
+
+        groups = [
+            {"params": [matrix_weights], "use_muon": True},
+            {"params": [rest_weights], "use_muon": False},
+        ]
         super().__init__(groups, {"lr": train.learning_rate, "weight_decay": train.weight_decay})
         self.cast(torch.float32)
 
@@ -109,6 +120,7 @@ class Muon(torch.optim.Optimizer):
     def collect(self) -> None:
         """Add the gradients of a micro-batch to those of the step, in fp32."""
         parameters = self._parameters.values()
+        # The first micro-batch replaces the gradients of the last step, which saves zeroing them.
         add = torch._foreach_add_ if self._collected else torch._foreach_copy_
         gradients: Any = [parameter.grad for parameter in parameters]
         add(self._gradients, gradients)
@@ -131,45 +143,48 @@ class Muon(torch.optim.Optimizer):
         if self._ranks > 1:
             self._reduction.wait()
             self._gradient.div_(self._ranks)
-        of_matrices, of_rest = self.param_groups
-        (matrices,) = of_matrices["params"]
+        matrix_group, rest_group = self.param_groups
+        (matrices,) = matrix_group["params"]
         update = self._gradient[: len(matrices)]
         self._momentum.lerp_(update, 1 - DECAY)
+        # Nesterov: a step ahead of the momentum.
         update.lerp_(self._momentum, DECAY)
-        matrices.mul_(1 - of_matrices["lr"] * of_matrices["weight_decay"])
-        for stack, found in self._orthogonalized(update):
+        matrices.mul_(1 - matrix_group["lr"] * matrix_group["weight_decay"])
+        for stack, orthogonal in self._orthogonalized(update):
             _, rows, columns = stack.shape
             # Scaled as DeepSpeed's Muon does.
             scale = math.sqrt(max(1, rows / columns))
-            stack.of(matrices).add_(found, alpha=-of_matrices["lr"] * scale)
-        self._adam.param_groups[0] |= {name: of_rest[name] for name in ("lr", "weight_decay")}
+            stack.of(matrices).add_(orthogonal, alpha=-matrix_group["lr"] * scale)
+        # Adam has a group of its own; the schedule sets the one that DeepSpeed sees.
+        self._adam.param_groups[0] |= {name: rest_group[name] for name in ("lr", "weight_decay")}
         self._adam.step()
         if self._computing is not self._weights:
             self._computing.copy_(self._weights)
         self._collected = False
 
     def _orthogonalized(self, flat: Tensor) -> Iterator[tuple[Stack, Tensor]]:
-        """Yield each stack and its matrices, orthogonalized; each rank does its share."""
-        shares = []
+        """Yield each stack and its matrices, orthogonalized; each rank does its part."""
+        parts = []
         for batch in self._batches:
-            every = torch.cat([stack.of(flat) for stack in batch])
+            matrices = torch.cat([stack.of(flat) for stack in batch])
             # As many for each rank; those beyond the last one are zero.
-            count = -(-len(every) // self._ranks)
-            mine = every.new_zeros((count, *every.shape[1:]), dtype=self._computing.dtype)
-            own = every[self._rank * count :][:count]
+            count = -(-len(matrices) // self._ranks)
+            mine = matrices.new_zeros((count, *matrices.shape[1:]), dtype=self._computing.dtype)
+            own = matrices[self._rank * count :][:count]
             mine[: len(own)] = own
-            shares.append(orthogonalize(mine))
-        own = torch.cat([share.flatten() for share in shares])
-        of_ranks = own[None]
+            parts.append(orthogonalize(mine))
+        own = torch.cat([part.flatten() for part in parts])
+        by_rank = own[None]
         if self._ranks > 1:
             # All at once, as each collective waits for the slower rank.
-            of_ranks = own.new_empty((self._ranks, len(own)))
-            distributed.all_gather([*of_ranks], own)
-        of_batches = torch.split(of_ranks, [share.numel() for share in shares], 1)
-        for batch, share, found in zip(self._batches, shares, of_batches, strict=True):
+            by_rank = own.new_empty((self._ranks, len(own)))
+            distributed.all_gather([*by_rank], own)
+        by_batch = torch.split(by_rank, [part.numel() for part in parts], 1)
+        for batch, part, results in zip(self._batches, parts, by_batch, strict=True):
             counts = [stack.shape[0] for stack in batch]
-            every = found.reshape(-1, *share.shape[1:])[: sum(counts)]
-            yield from zip(batch, torch.split(every, counts), strict=True)
+            # Without the zeros at the end.
+            matrices = results.reshape(-1, *part.shape[1:])[: sum(counts)]
+            yield from zip(batch, torch.split(matrices, counts), strict=True)
 
 
 def _batches(matrices: Named) -> tuple[list[list[Stack]], int]:

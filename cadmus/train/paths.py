@@ -39,9 +39,10 @@ class RunPaths:
         """Check before a training that its files are apart, and that metrics replace nothing but metrics."""
         partial = self.partial()
         named = {"checkpoints": self.checkpoints, "export": self.export, "metrics": self.metrics}
-        named |= {"partial metrics": partial.metrics}
+        named["partial metrics"] = partial.metrics
         if self.snapshots is not None and partial.snapshots is not None:
             named |= {"snapshots": self.snapshots, "partial snapshots": partial.snapshots}
+        # Two names of one file, by a link, are one place.
         places = {name: Path(os.path.realpath(path)) for name, path in named.items()}
         for one, other in combinations(places, 2):
             if places[one] == places[other]:
@@ -90,8 +91,8 @@ def _has_metrics(path: Path) -> bool:
     with path.open("rb") as file:
         line = file.readline(1 << 20)
     with suppress(ValueError):
-        found = json.loads(line)
-        return isinstance(found, dict) and "step" in found
+        record = json.loads(line)
+        return isinstance(record, dict) and "step" in record
     return not line
 
 
@@ -117,8 +118,9 @@ def step_of(path: Path) -> int:
 
 
 def step_paths(directory: Path) -> list[Path]:
-    found = (path for path in directory.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name))
-    return sorted(found, key=step_of)
+    # Only names that a training gives: what the user put there stays.
+    paths = (path for path in directory.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name))
+    return sorted(paths, key=step_of)
 
 
 def find_checkpoints(directory: Path) -> list[Path]:
@@ -157,11 +159,11 @@ def snapshot_steps(train: config.Train) -> set[int]:
 
 def find_snapshots(directory: Path) -> list[Path]:
     """Return all snapshots, the earliest first."""
-    found = step_paths(directory)
-    if not found:
+    snapshots = step_paths(directory)
+    if not snapshots:
         fix = near_path(directory) or "; give the directory of `cadmus train --snapshots`"
         raise InputError(f"{directory}: no snapshots{fix}")
-    return found
+    return snapshots
 
 
 def remove_snapshots(directory: Path, after: int = 0) -> None:

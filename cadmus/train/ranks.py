@@ -33,10 +33,14 @@ FIRST_PORT, PORTS = 20_000, 10_000
 HOST = "127.0.0.1"
 MOST_RANKS = 1_000_000
 VARIABLES = {
-    **{"WORLD_SIZE": (1, MOST_RANKS), "RANK": (0, MOST_RANKS)},
-    **{"LOCAL_WORLD_SIZE": (1, MOST_RANKS), "LOCAL_RANK": (0, MOST_RANKS)},
-    **{"SLURM_STEP_NUM_NODES": (1, MOST_RANKS), "SLURM_NODEID": (0, MOST_RANKS)},
-    **{"SLURM_JOB_ID": (0, 2**63 - 1), "MASTER_PORT": (1, 65_535)},
+    "WORLD_SIZE": (1, MOST_RANKS),
+    "RANK": (0, MOST_RANKS),
+    "LOCAL_WORLD_SIZE": (1, MOST_RANKS),
+    "LOCAL_RANK": (0, MOST_RANKS),
+    "SLURM_STEP_NUM_NODES": (1, MOST_RANKS),
+    "SLURM_NODEID": (0, MOST_RANKS),
+    "SLURM_JOB_ID": (0, 2**63 - 1),
+    "MASTER_PORT": (1, 65_535),
 }
 """Numbers in variables that launchers set, with their bounds; PyTorch and DeepSpeed read some of them too."""
 OF_NODES = ("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_LAUNCH_NODE_IPADDR")
@@ -69,20 +73,20 @@ class Nodes(NamedTuple):
 def check_environment() -> None:
     """Check the variables of a launcher, before anything reads them."""
     fix = "a launcher sets it; unset it to train without one"
-    found = {}
+    values = {}
     for name, (low, high) in VARIABLES.items():
         text = os.environ.get(name)
         if text is None:
             continue
         if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
             raise InputError(f"{name}: must be a whole number from {low} to {high}, got {text[:40]!r}; {fix}")
-        found[name] = int(text)
-    found.setdefault("WORLD_SIZE", 1)
+        values[name] = int(text)
+    values.setdefault("WORLD_SIZE", 1)
     for rank, size in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
-        if rank in found and found[rank] >= found.get(size, MOST_RANKS):
-            raise InputError(f"{rank}: must be below {size} {found[size]}, got {found[rank]}; {fix}")
+        if rank in values and values[rank] >= values.get(size, MOST_RANKS):
+            raise InputError(f"{rank}: must be below {size} {values[size]}, got {values[rank]}; {fix}")
     missing = [name for name in OF_NODES if name not in os.environ]
-    if found.get("SLURM_STEP_NUM_NODES", 1) > 1 and missing:
+    if values.get("SLURM_STEP_NUM_NODES", 1) > 1 and missing:
         raise InputError(f"{missing[0]}: is missing, but SLURM_STEP_NUM_NODES is set; start with srun")
 
 
@@ -107,6 +111,7 @@ def requeue() -> str | None:
     if job is None:
         return "this is not a SLURM job"
     try:
+        # A canceled job must not start again.
         state = _output("squeue", "--noheader", "--format=%T", f"--jobs={job}")
         if state != "RUNNING":
             return f"job {job} is {state}"
@@ -138,7 +143,7 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
         allowed = os.environ.get("OMP_NUM_THREADS", "")
         most = min(cores(), int(allowed)) if allowed.isdecimal() and int(allowed) else cores()
         most = min(most, train.batch_size // (FEWEST_PROGRAMS * node_count))
-    candidates = (node_count * of_node for of_node in range(most, 0, -1))
+    candidates = (node_count * per_node for per_node in range(most, 0, -1))
     return next(filter(train.divides, candidates), node_count)
 
 
@@ -171,6 +176,7 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
         rdzv_backend="static",
         rdzv_endpoint=nodes.endpoint,
         rdzv_configs={"rank": nodes.rank},
+        # A rank that fails ends the training: Cadmus resumes from a checkpoint, not in place.
         max_restarts=0,
     )
     try:

@@ -30,9 +30,11 @@ class Validation:
         losses = completion_losses(cadmus, programs, prompts)
         solved = []
         for task in self._tasks:
-            of = Completed(task.programs, task.prompt_length, *cadmus.complete(task.prompts), self._dataset)
-            solved.append(task.question.solves(of).mean())
+            written = cadmus.complete(task.prompts)
+            completed = Completed(task.programs, task.prompt_length, *written, self._dataset)
+            solved.append(task.question.solves(completed).mean())
         return {
+            # Each token counts the same: losses are means over a completion and its end.
             "validation_loss": float(np.average(losses, weights=programs.lengths - prompts + 1)),
             "validation_solved": float(np.mean(solved)),
         }

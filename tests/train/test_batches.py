@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
-from cadmus.train.batches import Loader, Prefetcher, deal, pack, pack_batch, programs_of
+from cadmus.train.batches import Loader, Prefetcher, Supervision, deal, pack, pack_batch, programs_of
 from cadmus.train.labels import NO_TARGET
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
@@ -156,7 +156,7 @@ def test_a_packed_batch_holds_each_program_once(strings):
 def test_labels_are_packed_with_their_instructions():
     programs = random_programs(50, 1, 20)
     labels = np.stack([np.arange(len(programs.data)), np.arange(len(programs.data)) + 7], 1)
-    packed = pack_batch(programs, np.ones(50), 32, labels)
+    packed = pack_batch(programs, np.ones(50), 32, Supervision(labels))
     starts = programs.offsets[:-1]
     for row, column in np.argwhere(packed.segments.numpy() >= 0):
         segment, position = packed.segments[row, column], packed.positions[row, column]

@@ -78,9 +78,9 @@ class Reinforcement(Objective):
         self._rank, self._log = setting.place.rank, setting.log
         self._rollout: Rollout | None = None
         self._prompts = self.settings.prompts // self.ranks
-        self._asked = [_asked(name, setting.read) for name in self.settings.questions]
+        self._pools = [_pool(name, setting.read) for name in self.settings.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
-        self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
+        self._longest = [int((pool.programs.lengths - pool.prompt_length).max()) for pool in self._pools]
         # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
         # to few tokens takes half again as long in bf16.
         bf16 = self.device.type == "cuda" and run.train.precision == "bf16"
@@ -110,44 +110,48 @@ class Reinforcement(Objective):
         flops, *counts = sums
         sampled = self.settings.prompts * self.settings.samples
         fractions = np.reshape(counts, (len(self.settings.questions), len(COUNTS))) / sampled
-        found = {
+        by_question = {
             question: dict(zip(COUNTS, row, strict=True))
             for question, row in zip(self.settings.questions, fractions.tolist(), strict=True)
         }
         if step in (steps[0], steps[-1]):
-            for question, row in found.items():
+            for question, row in by_question.items():
                 learned = "" if row["solved"] else "; nothing to learn from"
                 said = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
                 self._log(f"step {step + 1}: {said}{learned}")
-        solved = float(np.mean([row["solved"] for row in found.values()]))
-        return {"reinforcement": found, "reinforcement_solved": solved, "flops": flops}
+        solved = float(np.mean([row["solved"] for row in by_question.values()]))
+        return {"reinforcement": by_question, "reinforcement_solved": solved, "flops": flops}
 
     def sample(self, step: int) -> Rollout:
         """Sample and grade the completions of a step, counted from 0; they depend on the weights."""
         seed = seed_of(self._seed, "rollouts", step, self._rank)
         rng = np.random.default_rng(seed)
         k, questions, dataset = self.settings.samples, self.settings.questions, self._run.dataset
-        asked = [of.take(rng.integers(len(of), size=self._prompts).repeat(k)) for of in self._asked]
-        references = stack([of.programs for of in asked])
-        prompt_length = np.concatenate([of.prompt_length for of in asked]).astype(np.int64)
+        # Every prompt k times in a row: a group whose mean is the baseline.
+        samples = [pool.take(rng.integers(len(pool), size=self._prompts).repeat(k)) for pool in self._pools]
+        references = stack([of_question.programs for of_question in samples])
+        prompt_length = np.concatenate([of_question.prompt_length for of_question in samples])
+        prompt_length = prompt_length.astype(np.int64)
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
         limits = np.minimum(limits, dataset.max_length)
-        # Without the layer for state supervision.
+        # The current weights, without the layer for state supervision.
         self._sampled.load_state_dict(self._engine.module.state_dict(), strict=False)
         model, temperature = Cadmus(self._sampled), self.settings.temperature
         with naming(f"step {step + 1}", "lower the learning rates in the section train"):
             completions, ended = model.complete(prompts, limits, temperature=temperature, seed=seed)
         programs = join(prompts, completions)
+        # The model may write a test program; learning from it would leak.
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()
 
         graded = []
         for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True):
             written = completions.take(rows), ended[rows]
-            of = Completed(references.take(rows), prompt_length[rows], *written, dataset)
-            graded.append(self._grade(name, of, kept[rows]))
+            completed = Completed(references.take(rows), prompt_length[rows], *written, dataset)
+            graded.append(self._grade(name, completed, kept[rows]))
         reward = np.concatenate([of_question for of_question, _ in graded]).reshape(-1, k)
+        # Without dividing by the deviation, which would favor prompts that are nearly solved or hopeless.
         advantage = (reward - reward.mean(1, keepdims=True)).ravel()
 
         # A completion that was sampled several times is computed once.
@@ -169,34 +173,39 @@ class Reinforcement(Objective):
         counts = np.array([counts for _, counts in graded])
         return Rollout(packed, self._weights(packed, advantages, ended[rows]), counts, flops)
 
-    def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    def _grade(self, name: str, completed: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""
         question, k = questions_of(config.TEMPLATE_OF[name])[name], self.settings.samples
-        solved = question.solves(of)
+        solved = question.solves(completed)
         reward = solved.astype(float)
         if question.fits is not None:
             # The mean of what agreement with a reference would give, over all that the examples allow.
-            rows = np.flatnonzero(question.fits(of))
-            prompts, texts = of.prompts.take(rows).to_strings(), [of.texts[row] for row in rows]
+            rows = np.flatnonzero(question.fits(completed))
+            prompts = completed.prompts.take(rows).to_strings()
+            texts = [completed.texts[row] for row in rows]
             reward = np.zeros(len(solved))
-            reward[rows] = credence(prompts, texts, of.dataset, SPLITS[TRAIN])
-        groups = zip(*[iter(of.texts)] * k, strict=True)
-        counted = (solved, of.verified & ~solved, of.uses_drop, ~of.ended, ~kept)
-        distinct = sum(len(set(group)) for group in groups)
-        return reward, (*(int(each.sum()) for each in counted), distinct)
+            reward[rows] = credence(prompts, texts, completed.dataset, SPLITS[TRAIN])
+        lenient = completed.verified & ~solved
+        counted = (solved, lenient, completed.uses_drop, ~completed.ended, ~kept)
+        # In the order of COUNTS.
+        groups = np.reshape(completed.texts, (-1, k))
+        distinct = sum(len(set(group)) for group in groups.tolist())
+        return reward, (*(int(mask.sum()) for mask in counted), distinct)
 
     def _weights(self, packed: PackedBatch, advantages: Sequence[float], ended: np.ndarray) -> Tensor:
         # The padding has segment -1: the last entry.
-        of_program = torch.tensor([*advantages, 0.0], dtype=torch.float32, device=self.device)
+        by_program = torch.tensor([*advantages, 0.0], dtype=torch.float32, device=self.device)
         has_end = torch.tensor([*ended.tolist(), False], device=self.device)
+        # A completion that was cut off got its end from packing; the model did not sample it.
         sampled = packed.completion_mask & (has_end[packed.segments] | (packed.targets != isa.END_ID))
-        return of_program[packed.segments] * sampled
+        return by_program[packed.segments] * sampled
 
 
 OBJECTIVE = Reinforcement
 
 
-def _asked(name: str, read: Read) -> Samples:
+def _pool(name: str, read: Read) -> Samples:
+    """Return training programs that are asked a question."""
     template = config.TEMPLATE_OF[name]
     parts: list[Samples] = []
     with naming(f"train.reinforcement.questions: {name}"):

@@ -39,9 +39,10 @@ class StateSupervision(Objective):
         )
         total = (losses.view(len(logits), -1).sum(0) * self._columns).sum()
         if packed.numbers is not None:
-            wanted = packed.numbers.flatten(0, 1)
-            errors = F.smooth_l1_loss(SCALE * numbers, wanted.nan_to_num(), reduction="none") / 10
-            total = total + (errors.where(~wanted.isnan(), 0).sum(0) * self._numbers).sum()
+            values = packed.numbers.flatten(0, 1)
+            # Linear beyond an error of 1, and a tenth: as large as the losses of classes.
+            errors = F.smooth_l1_loss(SCALE * numbers, values.nan_to_num(), reduction="none") / 10
+            total = total + (errors.where(~values.isnan(), 0).sum(0) * self._numbers).sum()
         self.sums[0] += total.detach()
         return total * (self.ranks * self._weight / batch.instructions)
 
