@@ -1,4 +1,6 @@
 # The output of a run: a line when a job starts, and the accuracies at its end. Snakemake's own paragraphs are in its log.
+# A logger plugin of Snakemake would have to be an installed package of its own, named by a profile. A checkout and a module
+# have none, and it would have to print Snakemake's errors itself.
 
 import logging
 from datetime import datetime
@@ -79,10 +81,3 @@ def summary():
 
 onsuccess:
     print(f"\n{summary()}", file=sys.stderr)
-
-
-onstart:
-    # Its rate limiter makes Snakemake 9 look for jobs once more per second for each job that has ended: after 90
-    # jobs, it keeps a fifth of a core busy.
-    if workflow.local_exec:
-        workflow.scheduler.job_rate_limiter = None
