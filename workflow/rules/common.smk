@@ -47,9 +47,9 @@ try:
         if target.parent.name in {f"{kind}s" for kind in experiments.FORMATS} and target.stem not in FIGURES:
             raise InputError(f"{target}: no such {target.parent.name[:-1]}; {suggest(target.stem, FIGURES)}")
 except InputError as error:
+    # Snakemake would print a WorkflowError in three lines, ours between two with places in this file.
     print(f"cadmus: error: {error}", file=sys.stderr)
-    # Nothing is locked or running yet, so exiting at once is safe.
-    os._exit(2)
+    sys.exit(2)
 # By the directories of their datasets, trainings and experiments in results/.
 RUNS = {}
 for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.name)]:
