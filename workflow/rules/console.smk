@@ -28,12 +28,19 @@ ROUTINE = (
     "Using shell",
 )
 
+INSTANT = ("all", "config", "study_config")
+"""Rules whose jobs take no time."""
 SHOWN = 6
 """Columns of the table of accuracies."""
 
 
+def starts_jobs():
+    """Return True if jobs will run; it is not known yet while the rules are read."""
+    return workflow.executor_plugin is not None and not workflow.dryrun
+
+
 class OneLinePerJob(logging.Filter):
-    """Prints a line for each job that starts; drops what Snakemake says of the others and of itself."""
+    """Prints a line for each job that takes time, when it starts; drops what Snakemake says of jobs and of itself."""
 
     started, jobs = 0, 0
 
@@ -42,9 +49,8 @@ class OneLinePerJob(logging.Filter):
             return True
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
-            # The rule `all` does nothing.
-            self.jobs = record.stats["total"] - record.stats.get("all", 0)
-        elif event == LogEvent.JOB_INFO and record.rule_name != "all":
+            self.jobs = record.stats["total"] - sum(record.stats.get(rule, 0) for rule in INSTANT)
+        elif event == LogEvent.JOB_INFO and record.rule_name not in INSTANT:
             wildcards = dict(record.wildcards)
             run = RUNS.get(wildcards.pop("run", ""))
             of = [f"({run.variant}, seed {run.seed})"] if STUDY and run else []
