@@ -67,8 +67,8 @@ def has_gpu() -> bool:
 def sources_of(*modules: str) -> tuple[Path, ...]:
     """Return the source files of modules and of all Cadmus modules that they import, sorted.
 
-    They include data files next to a module whose names it contains. The workflow's rules have them as
-    inputs, so that after an edit of one figure only that figure is drawn again.
+    They include data files next to a module whose names it contains. The workflow compares
+    their digest, so that after an edit of one figure only that figure is drawn again.
     """
     found: dict[str, set[Path]] = {}
     pending = list(modules)

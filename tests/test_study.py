@@ -54,6 +54,8 @@ def test_another_seed_runs_only_what_is_new(checkout):
     (checkout / "demo.yaml").write_text(text)
     try:
         assert jobs(checkout, config="demo.yaml") == {
+            "config": 4,
+            "study_config": 1,
             "train": 2,
             "experiment": 2,
             "study": 1,

@@ -1,7 +1,6 @@
 """The full workflow with the tiny config, run by the command line in a copy of the checkout."""
 
 import json
-import os
 import re
 from contextlib import contextmanager
 
@@ -210,17 +209,15 @@ def test_the_report_opens_on_the_results(report, results, browser):
 
 
 def test_a_code_change_reruns_only_its_dependents(checkout):
-    def edited(*paths):
-        before = {file: (file.read_text(), file.stat()) for file in (checkout / path for path in paths)}
-        for file, (text, _) in before.items():
+    def edited(*paths, ask=jobs):
+        before = {file: file.read_text() for file in (checkout / path for path in paths)}
+        for file, text in before.items():
             file.write_text(text + "\n# edited\n")
         try:
-            return jobs(checkout)
+            return ask(checkout)
         finally:
-            for file, (text, times) in before.items():
+            for file, text in before.items():
                 file.write_text(text)
-                # Else the copied dataset below, which has no checksums, would be older than the file.
-                os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     # No job depends on the last.
     apart = ("figures/comparison_grid.py", "experiments/probe.py", "cli/main.py")
@@ -228,12 +225,18 @@ def test_a_code_change_reruns_only_its_dependents(checkout):
     assert edited(*(f"cadmus/{path}" for path in apart)) == of_each
     assert edited("cadmus/templates/random.py")["shard"] == 3
     vm = edited("cadmus/vm/compiled.py")
+    summary = edited("cadmus/experiments/probe.py", ask=lambda copy: snakemake(copy, "--summary"))
+    changed = [line.split("\t")[0] for line in summary.splitlines() if "params changed" in line]
+    assert changed == ["results/tiny/experiments/probe.parquet"]
+    # As in a fresh clone, the files are newer than the results.
+    assert jobs(checkout) == {}
     assert vm["shard"] == len(list_shards(CONFIG))
     assert {"manifest", "train", "experiment"} <= set(vm)
 
 
 def test_a_config_change_reruns_only_its_dependents(checkout):
     assert jobs(checkout, "--config", 'evaluate={"completions": {"programs": 20}}') == {
+        "config": 1,
         "experiment": 1,
         "draw_completions": 1,
         "draw_curve_completions": 1,
@@ -243,6 +246,20 @@ def test_a_config_change_reruns_only_its_dependents(checkout):
         more_steps = jobs(checkout, "--config", 'train={"steps": 30}')
     assert more_steps["train"] == 1
     assert "shard" not in more_steps
+
+
+def test_runs_with_equal_datasets_can_share_shards(checkout, results, tmp_path):
+    def sampled(name, *changes):
+        shard = f"results/{name}/dataset/test/random-0000.parquet"
+        options = ("--cache", "shard", "--config", f"name={name}", *changes, "--", shard)
+        snakemake(checkout, *options, SNAKEMAKE_OUTPUT_CACHE=str(tmp_path))
+        return (checkout / shard).resolve()
+
+    first = sampled("first")
+    assert sampled("second", "train={steps: 10}") == first
+    assert sampled("third", "seed=2") != first
+    assert first.parent == tmp_path
+    assert first.read_bytes() == (results / "dataset/test/random-0000.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run", "--forceall"], ["--summary"]])

@@ -62,7 +62,7 @@ use rule * from cadmus
     # For forced jobs, Snakemake evaluates params last.
     snakemake(tmp_path, "--forceall", "--", *made, PYTHONPATH="")
     assert all((tmp_path / path).exists() for path in made)
-    assert load_config(tmp_path / results / "config.yaml") == CONFIG
+    assert load_config(tmp_path / results / "configs/shard.yaml").dataset == CONFIG.dataset
 
 
 def outside(directory, *arguments):

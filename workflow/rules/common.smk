@@ -1,6 +1,7 @@
 # Shared by the rules: the validated config, and functions of wildcards.
 
 import functools
+import hashlib
 import os
 import shlex
 import sys
@@ -47,9 +48,9 @@ try:
         if target.parent.name in {f"{kind}s" for kind in experiments.FORMATS} and target.stem not in FIGURES:
             raise InputError(f"{target}: no such {target.parent.name[:-1]}; {suggest(target.stem, FIGURES)}")
 except InputError as error:
+    # Snakemake would print a WorkflowError in three lines, ours between two with places in this file.
     print(f"cadmus: error: {error}", file=sys.stderr)
-    # Nothing is locked or running yet, so exiting at once is safe.
-    os._exit(2)
+    sys.exit(2)
 # By the directories of their datasets, trainings and experiments in results/.
 RUNS = {}
 for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.name)]:
@@ -61,6 +62,17 @@ ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
 CORES = max(1, ALL_CORES // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
+# Sections of the config by the steps that depend on them, see rules/config.smk. Shards have no name of the run, so that
+# runs with equal datasets can share them.
+SECTIONS = {
+    "shard": {"seed": True, "dataset": True},
+    "manifest": {"name": True, "seed": True, "dataset": True},
+    "train": {"name": True, "seed": True, "dataset": True, "model": True, "train": True},
+    "llm": {"seed": True, "dataset": True, "evaluate": {"grid": True}, "llm": True},
+}
+for name, experiment in EXPERIMENTS.items():
+    settings = {name: True, "batch_size": True} | ({"split": True} if experiment.dataset else {})
+    SECTIONS[name] = {"seed": True, "dataset": True, "model": True, "train": True, "evaluate": settings}
 # For the report.
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
@@ -79,34 +91,12 @@ wildcard_constraints:
     run="|".join(RUNS),
 
 
-def config_file(wildcards, output):
-    """Return the path of the config of a run, next to its results; write the file if jobs will run.
-
-    Snakemake evaluates the params of a job before it starts the job. With a rule for the file, it would not look for
-    changed code and params in the jobs downstream, and a module has no `onstart`.
-    """
-    directory = f"results/{wildcards.run}"
-    # A module may have added a prefix to the paths of its rules.
-    prefix = output[0].partition(f"{directory}/")[0]
-    return write_config(Path(prefix, directory, "config.yaml"), RUNS[wildcards.run].config.model_dump())
-
-
-def starts_jobs():
-    """Return True if jobs will run; it is not known yet while the rules are read."""
-    return workflow.executor_plugin is not None and not workflow.dryrun
-
-
-def write_config(path, values):
-    """Write a config unless the file is current or no jobs will run; return its path."""
-    text = as_yaml(values)
-    if starts_jobs() and not (path.is_file() and path.read_text() == text):
-        write_text(path, text)
-    return str(path)
-
-
-def section(*names):
-    """Return a params function of sections of the config, so that Snakemake reruns a job if they change."""
-    return lambda wildcards: RUNS[wildcards.run].config.model_dump(include=set(names))
+def step_config(wildcards):
+    """Return the config of a step as YAML: the sections that it depends on."""
+    values = RUNS[wildcards.run].config.model_dump(include=SECTIONS[wildcards.step])
+    # A config needs a model and a training, also for steps that read neither.
+    unread = {} if "train" in values else {"extends": "quick"}
+    return as_yaml({**unread, "name": wildcards.step, **values})
 
 
 @functools.cache
@@ -120,9 +110,14 @@ def programs(run, split=None):
     return sum(shard.rows for shard in shards(run) if split in (None, shard.split))
 
 
+@functools.cache
 def code(*modules):
-    """Return the source files of modules and of their imports, relative to the working directory."""
-    return [os.path.relpath(path) for path in sources_of(*modules)]
+    """Return a digest of the source files of modules and of their imports, so that Snakemake reruns a job after an edit."""
+    sources = hashlib.sha256()
+    for path in sources_of(*modules):
+        sources.update(hashlib.sha256(path.read_bytes()).digest())
+    # Snakemake prints it as a reason to run a job.
+    return f"code {sources.hexdigest()[:16]}"
 
 
 def manifest(wildcards):
@@ -162,12 +157,6 @@ def experiment_options(wildcards, input):
     if mixer not in (ATTENTION, *OWN_MIXERS):
         options += f" --mixer {mixer}"
     return options + (f" --dataset {os.path.dirname(input.manifest)}" if experiment.dataset else "")
-
-
-def experiment_settings(wildcards):
-    """Return the settings that the results depend on."""
-    shared = {"split", "batch_size"} if EXPERIMENTS[wildcards.experiment].dataset else set()
-    return RUNS[wildcards.run].config.evaluate.model_dump(include={wildcards.experiment, *shared})
 
 
 def results_of(sources, wildcards):

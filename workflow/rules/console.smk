@@ -1,4 +1,6 @@
 # The output of a run: a line when a job starts, and the accuracies at its end. Snakemake's own paragraphs are in its log.
+# A logger plugin of Snakemake would have to be an installed package of its own, named by a profile. A checkout and a module
+# have none, and it would have to print Snakemake's errors itself.
 
 import logging
 from datetime import datetime
@@ -26,12 +28,19 @@ ROUTINE = (
     "Using shell",
 )
 
+INSTANT = ("all", "config", "study_config")
+"""Rules whose jobs take no time."""
 SHOWN = 6
 """Columns of the table of accuracies."""
 
 
+def starts_jobs():
+    """Return True if jobs will run; it is not known yet while the rules are read."""
+    return workflow.executor_plugin is not None and not workflow.dryrun
+
+
 class OneLinePerJob(logging.Filter):
-    """Prints a line for each job that starts; drops what Snakemake says of the others and of itself."""
+    """Prints a line for each job that takes time, when it starts; drops what Snakemake says of jobs and of itself."""
 
     started, jobs = 0, 0
 
@@ -40,9 +49,8 @@ class OneLinePerJob(logging.Filter):
             return True
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
-            # The rule `all` does nothing.
-            self.jobs = record.stats["total"] - record.stats.get("all", 0)
-        elif event == LogEvent.JOB_INFO and record.rule_name != "all":
+            self.jobs = record.stats["total"] - sum(record.stats.get(rule, 0) for rule in INSTANT)
+        elif event == LogEvent.JOB_INFO and record.rule_name not in INSTANT:
             wildcards = dict(record.wildcards)
             run = RUNS.get(wildcards.pop("run", ""))
             of = [f"({run.variant}, seed {run.seed})"] if STUDY and run else []
@@ -79,10 +87,3 @@ def summary():
 
 onsuccess:
     print(f"\n{summary()}", file=sys.stderr)
-
-
-onstart:
-    # Its rate limiter makes Snakemake 9 look for jobs once more per second for each job that has ended: after 90
-    # jobs, it keeps a fifth of a core busy.
-    if workflow.local_exec:
-        workflow.scheduler.job_rate_limiter = None

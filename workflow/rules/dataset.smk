@@ -3,14 +3,12 @@
 
 rule shard:
     input:
+        config="results/{run}/configs/shard.yaml",
         earlier=earlier_shards,
-        code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     output:
         "results/{run}/dataset/{split}/{template}-{number}.parquet",
     log:
         "results/{run}/logs/shard-{split}-{template}-{number}.log",
-    benchmark:
-        "results/{run}/benchmarks/shard-{split}-{template}-{number}.tsv"
     # Shards of a template run in sequence, and later templates take longer.
     priority: lambda wildcards: TEMPLATES.index(wildcards.template)
     group:
@@ -21,21 +19,20 @@ rule shard:
         # Three times the measured memory. Each attempt gets more.
         mem_mb=lambda wildcards, attempt: attempt
         * (1_500 + RUNS[wildcards.run].config.dataset.shard_size // 1_000),
+    # `--cache shard` looks a shard up by its inputs and params, not by its wildcards. With a benchmark, it would fail.
     params:
-        config_file=config_file,
-        dataset=subpath(output[0], ancestor=2),
-        config=section("seed", "dataset"),
+        shard="--template {template} --split {split} --number {number}",
+        code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     shell:
-        "python -m cadmus shard --config {params.config_file} {params.dataset} --template {wildcards.template}"
-        " --split {wildcards.split} --number {wildcards.number} 2>&1 | tee -i {log}"
+        "python -m cadmus shard --config {input.config} $(dirname $(dirname {output})) {params.shard} 2>&1 | tee -i {log}"
 
 
 rule manifest:
     input:
+        config="results/{run}/configs/manifest.yaml",
         shards=lambda wildcards: [
             f"results/{wildcards.run}/dataset/{shard.path}" for shard in shards(wildcards.run)
         ],
-        code=code("cadmus.dataset.manifest"),
     output:
         "results/{run}/dataset/manifest.json",
     log:
@@ -48,17 +45,15 @@ rule manifest:
     resources:
         mem_mb=lambda wildcards, attempt: attempt * (2_000 + programs(wildcards.run) * 60 // 10**6),
     params:
-        config_file=config_file,
         dataset=subpath(output[0], parent=True),
-        config=section("seed", "dataset"),
+        code=code("cadmus.dataset.manifest"),
     shell:
-        "python -m cadmus manifest --config {params.config_file} {params.dataset} 2>&1 | tee -i {log}"
+        "python -m cadmus manifest --config {input.config} {params.dataset} 2>&1 | tee -i {log}"
 
 
 rule dataset_card:
     input:
         manifest=rules.manifest.output[0],
-        code=code("cadmus.pages.dataset"),
     output:
         report(f"results/{{run}}/dataset/{CARD}", category="Dataset"),
     log:
@@ -67,5 +62,6 @@ rule dataset_card:
         "../envs/cadmus.yaml"
     params:
         dataset=subpath(input.manifest, parent=True),
+        code=code("cadmus.pages.dataset"),
     shell:
         "python -m cadmus card {params.dataset} > {log} 2>&1"

@@ -4,7 +4,7 @@
 rule experiment:
     input:
         unpack(experiment_input),
-        code=lambda wildcards: code(f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference"),
+        config="results/{run}/configs/{experiment}.yaml",
     output:
         "results/{run}/experiments/{experiment}.parquet",
     log:
@@ -20,12 +20,11 @@ rule experiment:
     resources:
         gpu=1,
     params:
-        config_file=config_file,
         options=experiment_options,
-        config=experiment_settings,
+        code=lambda wildcards: code(f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference"),
     shell:
         # Progress is for the terminal and the log, the table of results for the log alone.
-        ": > {log}; python -m cadmus evaluate {wildcards.experiment} --config {params.config_file} {params.options}"
+        ": > {log}; python -m cadmus evaluate {wildcards.experiment} --config {input.config} {params.options}"
         " --output {output} 2>&1 >> {log} | tee -ia {log} >&2"
 
 
@@ -34,7 +33,6 @@ rule model_card:
         model=model,
         metrics=metrics,
         completions="results/{run}/experiments/completions.parquet",
-        code=code("cadmus.pages.model"),
     output:
         report(f"results/{{run}}/model/{CARD}", category="Model"),
     log:
@@ -43,6 +41,7 @@ rule model_card:
         "../envs/cadmus.yaml"
     params:
         model=subpath(output[0], parent=True),
+        code=code("cadmus.pages.model"),
     shell:
         "python -m cadmus card {params.model} --completions {input.completions} --metrics {input.metrics} --output {output}"
         " > {log} 2>&1"

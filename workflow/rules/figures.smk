@@ -16,10 +16,6 @@ for sources, drawn in DRAWN.items():
             job
         input:
             results=functools.partial(results_of, sources),
-            code=code(
-                "cadmus.experiments.drawing",
-                *(each.module or f"cadmus.figures.{each.name}" for each in drawn),
-            ),
         output:
             **{each.name: files_of(each) for each in drawn},
         log:
@@ -33,5 +29,9 @@ for sources, drawn in DRAWN.items():
             results=lambda wildcards, input: [f"--results {path}" for path in input.results],
             outputs=lambda wildcards, output: [f"--output {files[0]}" for _, files in output.items()],
             captions={each.name: each.caption for each in drawn},
+            code=code(
+                "cadmus.experiments.drawing",
+                *(each.module or f"cadmus.figures.{each.name}" for each in drawn),
+            ),
         shell:
             "python -m cadmus figure {params.names} {params.results} {params.outputs} > {log} 2>&1"

@@ -7,8 +7,8 @@ ASKED = any(model.usable for model in read_models(MODELS, RUN.llm.models).values
 
 rule llm_ask:
     input:
+        config="results/{run}/configs/llm.yaml",
         table=os.path.relpath(MODELS),
-        code=code("cadmus.llm.questions"),
     output:
         touch("results/{run}/llm/asked"),
     log:
@@ -16,24 +16,18 @@ rule llm_ask:
     conda:
         "../envs/cadmus.yaml"
     params:
-        config_file=config_file,
         directory=subpath(output[0], parent=True),
-        config=[
-            RUN.seed,
-            RUN.dataset.model_dump(include={"values", "eval_fraction"}),
-            RUN.evaluate.grid.model_dump(),
-            RUN.llm.model_dump(exclude={"max_cost_usd"}),
-        ],
+        code=code("cadmus.llm.questions"),
     shell:
-        "python -m cadmus llm ask --config {params.config_file} --directory {params.directory}"
+        "python -m cadmus llm ask --config {input.config} --directory {params.directory}"
         " --table {input.table} 2>&1 | tee -ia {log}"
 
 
 rule llm_score:
     input:
+        config="results/{run}/configs/llm.yaml",
         table=os.path.relpath(MODELS),
         asked=rules.llm_ask.output if ASKED else [],
-        code=code("cadmus.llm.task"),
     output:
         "results/{run}/experiments/llm.parquet",
     log:
@@ -41,8 +35,8 @@ rule llm_score:
     conda:
         "../envs/cadmus.yaml"
     params:
-        config_file=config_file,
         directory="results/{run}/llm",
+        code=code("cadmus.llm.task"),
     shell:
-        "python -m cadmus llm score --config {params.config_file} --directory {params.directory}"
+        "python -m cadmus llm score --config {input.config} --directory {params.directory}"
         " --table {input.table} --output {output} 2>&1 | tee -i {log}"

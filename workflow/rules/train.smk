@@ -27,11 +27,8 @@ elif GPUS:
 
 rule train:
     input:
+        config="results/{run}/configs/train.yaml",
         manifest=manifest,
-        code=lambda wildcards: code(
-            "cadmus.train.loop",
-            *(f"cadmus.train.objectives.{name}" for name in RUNS[wildcards.run].config.train.objectives),
-        ),
     output:
         # Not the directory, to which the rule model_card adds a file.
         model=[f"results/{{run}}/model/{name}" for name in MODEL_FILES],
@@ -51,16 +48,18 @@ rule train:
         * training_memory(GPUS // NODES, threads, programs(wildcards.run, "train"))
         // 10**6,
     params:
-        config_file=config_file,
         dataset=subpath(input.manifest, parent=True),
         model=subpath(output[0], parent=True),
-        config=section("seed", "model", "train"),
         training=subpath(output.metrics, parent=True),
+        code=lambda wildcards: code(
+            "cadmus.train.loop",
+            *(f"cadmus.train.objectives.{name}" for name in RUNS[wildcards.run].config.train.objectives),
+        ),
     # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
     # On several nodes, srun starts one launcher each.
     shell:
         "trap : TERM; $([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
         " --cpus-per-task={threads} --kill-on-bad-exit=1)"
-        " python -m cadmus train --config {params.config_file} --dataset {params.dataset}"
+        " python -m cadmus train --config {input.config} --dataset {params.dataset}"
         " --checkpoints {params.training}/checkpoints --metrics {output.metrics} --snapshots {output.snapshots}"
         " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM; exec tee -ia {log})"
