@@ -256,7 +256,8 @@ def _describe(error: ValidationError, model: Any) -> str:
     # The problem may be in a key.
     field = ".".join(str(part) for part in path if part != "[key]")
     if kind == "extra_forbidden":
-        renamed = RENAMED.get(field)
+        # The config may be a part of a study or of a model's metadata.
+        renamed = next((new for old, new in RENAMED.items() if f".{field}".endswith(f".{old}")), None)
         hint = f"it is called {renamed} now" if renamed else suggest(str(path[-1]), _fields(model, path[:-1]))
         message = f"no such key; {hint}"
     elif kind == "missing":
