@@ -89,7 +89,7 @@ class PackedBatch:
 
 
 class Supervision(NamedTuple):
-    """What programs teach besides the next token; every part is optional.
+    """Labels and exchanges of programs, besides the next token; every part is optional.
 
     Labels have a row for each instruction, of all programs in a row.
     """

@@ -125,7 +125,7 @@ def save(
 
 
 class Values(Record):
-    """What a checkpoint holds besides the training state."""
+    """The content of a checkpoint besides the training state."""
 
     progress: Progress
 
