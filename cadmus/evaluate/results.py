@@ -1,4 +1,4 @@
-"""What is computed from result files for figures and tables."""
+"""Statistics of result files, for figures and tables."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

@@ -106,7 +106,7 @@ def _numbers(outcomes: dict[bytes, Outcome], wanted: StateLabels, dataset: Datas
     labels["second"][outcomes[b"_"].count == outcomes[b""].count] = np.nan
     labels["difference"] = labels["second"] - labels["magnitude"]
     if not wanted.uncompared:
-        # A label for a pair that an OOD rule keeps out of training would tell the model what it should generalize to.
+        # A label for a pair that an OOD rule excludes would tell the model what it should generalize to.
         pairs = np.flatnonzero(~np.isnan(labels["difference"]))
         x, y = (labels[name][pairs].astype(np.int64) for name in ("second", "magnitude"))
         low, high = dataset.values.low, dataset.values.high
