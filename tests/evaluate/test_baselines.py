@@ -64,7 +64,9 @@ def test_the_most_frequent_completion_of_each_question(monkeypatch) -> None:
         samples_of("equality", "55=", "15*5=", prompt_length=[2, 4]),
     ]
     tasks = tasks_of(Samples.concat(test))
+    monkeypatch.setattr(baselines, "_EXAMPLES", 6)
     found = learned(monkeypatch, tasks, *train)
+    assert len(found.prompts["equality_comparator"]) == 6
     assert found.frequent == {
         "equality": ["5=", "7="],
         "equality_comparator": ["="],
