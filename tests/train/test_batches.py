@@ -123,7 +123,7 @@ def test_packing_rejects_a_program_longer_than_a_row():
 
 
 def test_packing_fills_the_rows():
-    assert pack(np.array([7, 6, 3]), 10)[0].tolist() == [0, 1, 0], "into the fullest row with room"
+    assert pack(np.array([7, 6, 2]), 10)[0].tolist() == [0, 1, 0], "into the fullest row with room"
     programs = random_programs(256, 6, 30)
     for row_length, fill in ((64, 0.97), (128, 0.95)):
         packed = pack_batch(programs, np.ones(256), row_length)
