@@ -128,13 +128,14 @@ def test_the_mean_is_that_of_the_own_prompt(monkeypatch):
 
 def test_the_loss_is_the_advantage_times_minus_the_log_probability(monkeypatch):
     rollout, _ = written(monkeypatch, "941-*t3*3-=", 5, "equality", ["55*2+=", "39*=", "39*=", "9>"])
-    objective = verdict_of(questions=["equality"], prompts=1, weight=3.0, ranks=1)
+    # Half of eight completions, and the gradients of two ranks are averaged.
+    objective = verdict_of(questions=["equality"], prompts=2, weight=3.0, ranks=2)
     objective._rollout, packed = rollout, rollout.packed
     logits = objective._engine(packed.tokens, packed.positions, packed.segments)
     expected = 0.0
     for place in rollout.weights.nonzero().tolist():
         log_probability = logits[tuple(place)].log_softmax(0)[packed.targets[tuple(place)]].item()
-        expected -= 3.0 * rollout.weights[tuple(place)].item() * log_probability / 4
+        expected -= 3.0 * rollout.weights[tuple(place)].item() * log_probability / 8 * 2
     assert objective.loss(None, None, None, last=True).item() == pytest.approx(expected, rel=1e-4)
 
 
