@@ -54,7 +54,7 @@ def draw(name: str, forged: int = 0) -> Callable[[Path], object]:
     def read(directory: Path) -> object:
         path = directory / f"{figure.sources[forged] if forged else name}.parquet"
         results = store.read_results(path, experiments.table(figure.sources[forged]))[0]
-        first = [RESULTS[name]()] if forged else []
+        first = [RESULTS[figure.sources[0]]()] if forged else []
         return show(*first, results, *([completions()] if figure.sources[1:] == ("completions",) else []))
 
     return read
@@ -103,10 +103,11 @@ def valid(tmp_path_factory) -> Path:
     pipeline.sample(RUN, place / "dataset")
     pipeline.dataset(RUN, place / "dataset")
     shutil.copy(ROOT / "docs/results/studies/mixer/study.parquet", place)
-    store.write_lines(place / "metrics.jsonl", "metrics", RESULTS["training_curve"]().to_dicts())
+    store.write_lines(place / "metrics.jsonl", "metrics", RESULTS["metrics"]().to_dicts())
     save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, place / "features.safetensors")
     for name in DRAWN:
-        written(place / f"{name}.parquet", RESULTS[name](), experiments.figures()[name].sources[0])
+        source = experiments.figures()[name].sources[0]
+        written(place / f"{name}.parquet", RESULTS[source](), source)
     written(place / "llm.parquet", llm(), "llm")
     forging.plant(place)
     return place

@@ -143,7 +143,7 @@ def test_a_file_of_another_kind_or_instruction_set_is_refused(made, tmp_path, mo
         load_export(made / "export")
 
 
-def test_a_seal_holds_the_origin_of_a_file(made):
+def test_a_seal_holds_the_origin_of_a_file(made, tmp_path):
     header = json.loads((made / "export/meta.json").read_text())["cadmus"]
     assert header["kind"] == "model"
     assert header["isa_digest"] == store.isa.digest()
@@ -151,6 +151,10 @@ def test_a_seal_holds_the_origin_of_a_file(made):
     assert header["versions"].keys() == {"torch", "deepspeed", "numpy"}
     assert header["files"] == {"model.safetensors": store.digest_of(made / "export/model.safetensors")}
     assert json.loads(pl.read_parquet_metadata(made / "results/loss.parquet")["cadmus"])["kind"] == "results"
+    # It is not written over what only looks like one.
+    noted = {"split": f'"seal": "{"wax " * 20}"'}
+    store.write_parquet(tmp_path / "a.parquet", "results", RESULTS, noted)
+    assert pl.read_parquet_metadata(tmp_path / "a.parquet")["split"] == noted["split"]
 
 
 @contextmanager

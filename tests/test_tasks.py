@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadmus import Reason, Task, Verdict, tasks, verify
+from cadmus import Reason, Task, Verdict, sample, tasks, verify
 from cadmus.api import CHUNK
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.dataset.splits import split_of
@@ -50,6 +50,9 @@ def test_start_skips_tasks():
     for start in (0, 3, CHUNK - 1, CHUNK, 2 * CHUNK + 1):
         assert first(4, "less_greater", seed=2, start=start) == everything[start : start + 4]
     assert first(5, "less_greater", seed=3) != everything[:5]
+    # They are not the programs of a dataset of the same seed.
+    of_dataset = {*sample("less_greater", CHUNK, seed=2)}
+    assert sum(task.prompt + task.reference in of_dataset for task in everything[:CHUNK]) < CHUNK / 2
     assert first(5, "less_greater", "validation", seed=2) != everything[:5]
 
 

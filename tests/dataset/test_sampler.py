@@ -14,6 +14,11 @@ def test_sampling_stops_if_no_candidate_is_true():
         sample(dataset, 1, "less_greater", "train", 0, 10)
 
 
+def test_programs_of_the_maximum_length_are_kept():
+    dataset = Dataset.model_validate({"max_length": 11})
+    assert set(sample(dataset, 1, "less_greater", "train", 0, 10).programs.lengths.tolist()) == {11}
+
+
 @pytest.mark.parametrize("repeats", [False, True])
 def test_short_programs_stay_frequent_where_repeats_are_kept(repeats):
     fields = {"expression_lengths": [3, 7], "repeats": repeats}

@@ -19,6 +19,11 @@ def test_shards_have_equal_sizes_that_add_up_to_the_config():
     assert [shard.rows for shard in shards if shard[:2] == ("less_greater", "train")] == [500, 500]
     for split, rows in (("train", 4_100), ("validation", 9 * 40), ("test", 9 * 60)):
         assert sum(shard.rows for shard in shards if shard.split == split) == rows
+    uneven = list_shards(
+        CONFIG.model_copy(update={"dataset": CONFIG.dataset.model_copy(update={"shard_size": 350})})
+    )
+    sizes = [shard.rows for shard in uneven if shard[:2] == ("less_greater", "train")]
+    assert sorted(sizes) == [333, 333, 334]
 
 
 def test_polars_reads_the_columns(dataset):

@@ -11,6 +11,7 @@ from cadmus import config, pipeline
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from dev.gpu_session import collecting, packing, sampling, session, weights
+from dev.measure import PATIENCE
 from tests.checkout import FEW, ROOT
 from tests.commands import python
 
@@ -91,7 +92,7 @@ def test_a_full_disk_is_one_line(made, monkeypatch):
 
 
 def test_a_stage_has_a_limit_and_its_output_comes_home(made):
-    made.limits = {"quick": 60, "slow": 1}
+    made.limits = {"quick": PATIENCE, "slow": 1}
 
     def stages():
         assert made.stage("quick", ["-c", "print('one'); print('two')"]).code == 0

@@ -64,7 +64,9 @@ def test_the_most_frequent_completion_of_each_question(monkeypatch) -> None:
         samples_of("equality", "55=", "15*5=", prompt_length=[2, 4]),
     ]
     tasks = tasks_of(Samples.concat(test))
+    monkeypatch.setattr(baselines, "_EXAMPLES", 6)
     found = learned(monkeypatch, tasks, *train)
+    assert len(found.prompts["equality_comparator"]) == 6
     assert found.frequent == {
         "equality": ["5=", "7="],
         "equality_comparator": ["="],
@@ -127,7 +129,7 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
     assert absent == {"retrieval", "copy", "rewrite"}
 
 
-def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(monkeypatch) -> None:
+def test_retrieval_takes_the_most_frequent_completion_that_makes_the_program_true(monkeypatch) -> None:
     # The rarest solves the second; after the third only what drops is true; the fourth is too long.
     test = samples_of(
         "complete_algorithm", r"2f4=\2*;", r"2f5=\3+;", r"2f9=\7+;", r"22f4=\2*;", prompt_length=[4, 4, 4, 5]

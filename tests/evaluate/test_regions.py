@@ -67,6 +67,10 @@ def test_the_best_baseline_of_each_region_is_named() -> None:
     assert rows["same_side"] == {"best_baseline": "constant", "baseline": 0.5}
     absent = grid.with_columns(linear=pl.lit(None, pl.Int64))
     assert set(summary(absent)["best_baseline"]) == {"constant"}
+    # `<` solves as many programs of the grid as `>`; those with balanced operators have no say.
+    balanced = absent.filter(pl.col("x") > pl.col("y"), "in_distribution").with_columns(balanced=True)
+    (row,) = summary(pl.concat([absent, balanced])).filter(region="balanced").to_dicts()
+    assert (row["best_baseline"], row["baseline"]) == ("constant", 0)
 
 
 def test_sides_of_an_asymmetric_range() -> None:

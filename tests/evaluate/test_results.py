@@ -10,6 +10,7 @@ from cadmus.evaluate.results import (
     CEILING,
     METRICS,
     accuracy_by,
+    best_baseline,
     by_examples,
     by_length,
     gaps_by,
@@ -90,6 +91,13 @@ def test_programs_that_ask_about_the_same_are_one_cluster() -> None:
     assert alone["accuracy"] == clustered["accuracy"] == 0.5
     width = [row["high"] - row["low"] for row in (alone, clustered)]
     assert width[1] / width[0] == pytest.approx(2, rel=0.1)
+
+
+def test_the_best_baseline_is_that_of_all_rows_together() -> None:
+    rows = [("linear", 10, 10), ("linear", 90, 0), ("copy", 10, 5), ("copy", 90, 60)]
+    found = pl.DataFrame(rows, ["policy", "programs", "correct"], orient="row")
+    found = found.with_columns(metric=pl.lit("solved"), accuracy=pl.col("correct") / pl.col("programs"))
+    assert best_baseline(found)["policy"].to_list() == ["copy"] * 2
 
 
 def test_the_gap_is_to_the_best_baseline_and_paired() -> None:

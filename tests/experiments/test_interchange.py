@@ -42,10 +42,15 @@ def test_a_random_direction_is_not_the_variable():
     assert found["random"] < 0.8
 
 
-def test_pairs_that_the_model_gets_wrong_do_not_count():
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_pairs_of_which_the_model_gets_one_wrong_do_not_count(wrong):
     class Wrong(Two):
+        asked = 0
+
         def next_logits(self, prompts: Programs) -> np.ndarray:
-            return -super().next_logits(prompts)
+            # Bases and sources take turns.
+            self.asked += 1
+            return super().next_logits(prompts) * (-1 if self.asked % 2 == wrong else 1)
 
     results = accuracies(Wrong(), ["first"])
     assert results["programs"].to_list() == [0] * len(results)

@@ -84,6 +84,9 @@ def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None
     opposite, still = score(features, swapped, each_its_own, settings)
     assert np.array_equal(still, taken)
     assert np.array_equal(opposite, 400 - correct)
+    # Nor does the scale of the features know those of a test program.
+    features[:, -1] = 1e6
+    assert score(features, labels, each_its_own, settings)[0] == pytest.approx(correct, abs=1)
 
 
 def test_equal_prefixes_have_the_same_id() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from cadmus import isa
@@ -217,30 +218,18 @@ def llm() -> pl.DataFrame:
 
 
 RESULTS = {
-    "comparison_grid": grid,
-    "grid_regions": grid,
-    "probe_final_block": probes,
-    "probe_layers": probes,
-    "output_tokens": grid,
-    "accuracy_by_distance": grid,
-    "accuracy_by_compute": curve,
-    "accuracy_by_length": completions,
-    "accuracy_by_examples": completions,
-    "memory": completions,
-    "near_duplicates": completions,
-    "logit_lens": lens,
-    "loss_by_template": losses,
+    "grid": grid,
+    "probe": probes,
+    "curve": curve,
+    "completions": completions,
+    "lens": lens,
+    "loss": losses,
     "pass_at_k": samples,
     "interchange": interchange,
     "induction": induction,
-    "failures": completions,
-    "training_curve": training,
-    "table1_related_work": None,
-    "table2_instructions": None,
-    "table3_accuracy": completions,
+    "metrics": training,
 }
-
-
+"""By the source of a figure; those of ``llm`` are optional."""
 ANYTHING = {"program": "34+7=", "template": "equality", "asked": "34+7", "prompt_length": 4}
 """Values of columns that no figure reads, if they are not 0, nor null where that is allowed."""
 
@@ -284,19 +273,10 @@ def results(tmp_path):
     """Return a function that writes the result files of a figure."""
 
     def write(name: str) -> list[Path]:
-        if RESULTS[name] is None:
-            return []
-        first, *others = figures()[name].sources
-        files = [written(tmp_path / "results.parquet", RESULTS[name](), first)]
-        if "completions" in others:
-            files.append(written(tmp_path / "completions.parquet", completions(), "completions"))
-        return files
+        sources = [source for source in figures()[name].sources if source != "llm"]
+        return [written(tmp_path / f"{source}.parquet", RESULTS[source](), source) for source in sources]
 
     return write
-
-
-def test_every_figure_has_test_results() -> None:
-    assert set(RESULTS) == set(figures())
 
 
 @pytest.fixture
@@ -474,6 +454,8 @@ def test_induction_has_a_row_of_panels_for_each_split() -> None:
     of_functions = {line.get_label(): line.get_ydata().tolist() for line in figure.axes[5].lines}
     assert of_functions["model, most votes"] == [1, 0, 1, 0]
     assert [line.get_ydata().tolist() for line in figure.axes[2].lines] == [[0.5] * 4, [0.25] * 4]
+    # Votes are 2 of 5, 4, 3 and 2 samples that fit; a point is in the middle of its fifth.
+    assert figure.axes[3].lines[0].get_xdata().tolist() == pytest.approx([0.3, 0.5, 0.7, 0.9])
     # No sample may fit, and there may be few prompts.
     few = induction_figure.draw(induction().head(9).with_columns(votes=0))
     assert texts(few) == ["not tested"] * 4
@@ -511,6 +493,11 @@ def test_a_power_law_is_that_of_the_snapshots_before_reinforcement() -> None:
     assert law["fit"] == pytest.approx(1)
     assert law["snapshots"] == 4
     assert accuracy_by_compute.laws(rows.filter(pl.col("flops") < 1e14).head(3)).is_empty()
+    # Of errors of 0.8, 0.5, 0.2 and 0.1, with Student's t of two degrees of freedom, 4.3027.
+    scattered = rows.filter(~pl.col("reinforced")).with_columns(accuracy=pl.Series([0.2, 0.5, 0.8, 0.9]))
+    (law,) = accuracy_by_compute.laws(scattered.select(curve().columns)).to_dicts()
+    interval = [law[name] for name in ("low", "exponent", "high")]
+    assert interval == pytest.approx([-0.69933, -0.51610, -0.33286], abs=1e-5)
     figure = accuracy_by_compute.draw(rows.select(curve().columns), completions())
     (panel,) = (axes for axes in figure.axes if axes.get_title() == "equality")
     assert "-0.50 [-0.50, -0.50]" in [text.get_text() for text in panel.texts]
@@ -572,6 +559,7 @@ def test_table3_names_what_is_below_the_best_baseline_and_what_is_absent() -> No
         "Retrieval executes completions of the training set until the VM accepts one."
     )
     assert table3_accuracy.below(table3_accuracy.data(completions())) == ""
+    assert table3_accuracy.below(results.with_columns(gap_high=pl.lit(0.01))) == ""
 
 
 def test_tables_of_completions(tmp_path) -> None:
@@ -581,6 +569,8 @@ def test_tables_of_completions(tmp_path) -> None:
     # Solved are those that are not multiples of 4; seen are the even ones.
     assert near["Solved, seen"][0].startswith("50.0% [")
     assert near["Solved, not seen"][0].startswith("100.0% [")
+    assert near["Best baseline, seen"][0].startswith("0.0%")
+    assert near["Best baseline, not seen"][0].startswith("50.0%")
     unseen = near_duplicates.table(completions().filter(~pl.col("seen")))
     assert set(unseen["Solved, seen"]) == {"none tested"}
     examples = accuracy_by_examples.table(completions())
@@ -613,6 +603,12 @@ def test_output_tokens_compares_cadmus_with_llms() -> None:
     assert "Cadmus, one output token: 98.0%" not in alone  # computed, not the paper's
     assert "Cadmus, one output token: 97.8%" in alone
     assert "best baseline: 33.3% (constant)" in alone
+
+
+def test_error_bars_are_from_low_to_high() -> None:
+    rows = pl.DataFrame({"x": [1], "accuracy": [0.5], "low": [0.2], "high": [0.6]})
+    ((bar,),) = (lines.get_segments() for lines in style.intervals(Figure().subplots(), rows, "x").lines[2])
+    assert bar[:, 1].tolist() == pytest.approx([0.2, 0.6])
 
 
 def test_llms_have_their_own_panels() -> None:

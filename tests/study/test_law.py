@@ -53,6 +53,16 @@ def test_the_law_is_recovered(monkeypatch):
         assert row["value"] == pytest.approx(value, rel=0.1)
 
 
+def test_a_resample_has_all_seeds_of_a_variant(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(law, "fit", lambda runs, near: drawn.append(runs))
+    law.resampled(study_runs(), TRUE)
+    for runs in drawn:
+        counts = runs.group_by("variant").agg(pl.col("seed").value_counts().struct.field("count"))
+        assert {(len(of), len(set(of))) for of in counts["count"]} == {(3, 1)}
+    assert len(drawn) == law.RESAMPLES
+
+
 def test_the_optimum_is_that_of_the_closed_form():
     _, of_size, alpha, of_programs, beta = TRUE.coefficients
     scale = (alpha * of_size / (beta * of_programs)) ** (1 / (alpha + beta))

@@ -66,10 +66,12 @@ def results(tmp_path, config):
         accuracy = ACCURACY[run.variant.split(",")[0]] + 0.05 * run.seed
         losses = {"loss": 2.0, "completion_loss": 1.0 - accuracy, "seconds": 60.0}
         steps = [{"step": k, "programs": 8 * k, "flops": 1e9 * k, **losses} for k in range(1, 61)]
+        steps[0]["loss"] = 9.0
         write_training(directory, run, steps, 2e12)
         evaluation = directory / run.evaluation
         (evaluation / "experiments").mkdir(parents=True)
         solved = {"model": np.arange(40) < 40 * accuracy, "constant": np.zeros(40, bool)}
+        solved["linear"] = np.arange(40) < 4
         completions = pl.concat(completions_of("equality", *each) for each in solved.items())
         store.write_parquet(evaluation / "experiments/completions.parquet", "results", completions, {})
         store.write_parquet(evaluation / "experiments/grid.parquet", "results", grid(9), {})
@@ -88,13 +90,14 @@ def test_the_results_are_tidy(config, collected):
     assert found.rows.columns == [*TABLE.columns]
     assert (found.name, found.base) == ("demo", "base")
     (row,) = found.rows.filter(variant="tied, longer", seed=1, metric="solved").to_dicts()
-    assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)
+    assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.1)
     assert (row["flops"], row["seconds"], row["programs"]) == (60e9, 60.0, 480)
     assert found.rows.select(MINUTES).to_series().unique().to_list() == [2.0]
     assert row["parameters"] == parameter_count(study.runs[-1].config.model)
     assert row["directory"] == study.runs[-2].training
     of_grid = found.rows.filter(variant="base", seed=0, experiment="grid", template="inside")
     assert of_grid["value"].to_list() == [0.9]
+    assert set(found.rows.filter(metric="loss")["value"]) == {2.0}
     losses = found.rows.filter(metric="completion_loss", seed=2)
     assert losses["value"].round(6).unique().sort().to_list() == [0.2, 0.4]
     assert losses["n"].unique().to_list() == [6]
@@ -192,7 +195,7 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
     assert "| base | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in table
     # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
     assert "| tied | -0.2000 | +20.0 ± 21.5 |" in table
-    assert "| best baseline |  | 0.0 |" in table
+    assert "| best baseline |  | 10.0 |" in table
     # Text written by hand stays.
     page.write_text(first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1))
     publish(collected, tmp_path / "root")

@@ -99,6 +99,7 @@ def test_counts_cover_all_ranks():
         assert batch.pairs == sum(count * (count + 1) // 2 for count in tokens)
         assert batch.targets == sum(map(len, strings))
     assert sum(int(batch.micro_batches[0].segments.max()) + 1 for batch in batches) == 4
+    assert sum(batch.micro_batches[0].token_count for batch in batches) == sum(tokens)
 
 
 @given(st.lists(st.integers(1, 20), max_size=60), st.integers(20, 40))
@@ -122,6 +123,7 @@ def test_packing_rejects_a_program_longer_than_a_row():
 
 
 def test_packing_fills_the_rows():
+    assert pack(np.array([7, 6, 2]), 10)[0].tolist() == [0, 1, 0], "into the fullest row with room"
     programs = random_programs(256, 6, 30)
     for row_length, fill in ((64, 0.97), (128, 0.95)):
         packed = pack_batch(programs, np.ones(256), row_length)

@@ -27,7 +27,7 @@ def one_rank(monkeypatch) -> None:
     monkeypatch.setattr(torch.distributed, "broadcast_object_list", lambda objects: None)
 
 
-def test_a_checkpoint_is_sealed_with_the_digest_of_its_state(tmp_path):
+def test_a_checkpoint_is_sealed_with_the_digest_of_its_state(tmp_path, one_rank):
     assert train(tmp_path, run_config(steps=2)) == 0
     newest = find_checkpoints(tmp_path / "checkpoints")[-1]
     found = store.read_json(newest / METADATA, "checkpoint", checkpoint.Metadata)
@@ -36,6 +36,9 @@ def test_a_checkpoint_is_sealed_with_the_digest_of_its_state(tmp_path):
     assert found.step == 2
     assert found.values.progress.loss == losses(tmp_path)[-1]
     assert found.description.items() >= {"data": "data", "seed": 1, "model.width": 32}.items()
+    # A later version may have a field more.
+    with pytest.raises(InputError, match=r"step-00000002 has train\.new None, this run has 1; delete"):
+        checkpoint.find_latest(tmp_path / "checkpoints", {**found.description, "train.new": 1})
 
 
 def test_the_state_is_on_the_disk_before_the_metadata_and_old_checkpoints_go_last(tmp_path):

@@ -94,10 +94,11 @@ def number(value: Value) -> float:
 
 
 def test_numbers_are_those_of_every_prefix() -> None:
-    texts = [*random_programs(300, 1, 14).to_strings(), "99*9*", "99*9+98*-", "u1b34", "34+7="]
+    texts = [*random_programs(300, 1, 14).to_strings(), "99*9*", "99*9+98*-", "u1b34", "34+7=", "88*2*1-E1+"]
     wanted = StateLabels(top=0, magnitude=1, second=1, difference=1, uncompared=True)
     _, found = state_labels(Programs.from_strings(texts), wanted, Dataset())
     prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
+    assert found[-1].tolist() == pytest.approx([math.nan, 127, math.nan], nan_ok=True)
     for prefix, (magnitude, second, difference) in zip(prefixes, found.tolist(), strict=True):
         outputs = [None, None, *run(prefix).outputs]
         below, top_one = map(number, outputs[-2:])

@@ -4,7 +4,14 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
+from cadmus import config
+from cadmus.train.batches import Batch, PackedBatch
+from cadmus.train.labels import CLASSES, NO_TARGET
+from cadmus.train.objectives.objective import Outputs, Setting
+from cadmus.train.objectives.state_supervision import StateSupervision
+from cadmus.train.ranks import Place
 from tests.checkout import ROOT, copy_folder
 from tests.commands import python
 from tests.train.runs import metrics, run_config, write_config
@@ -30,3 +37,27 @@ def test_an_objective_can_be_added_as_documented(tmp_path):
     assert lines[0]["z_loss"] == pytest.approx(np.log(65) ** 2, rel=0.02)
     assert lines[-1]["z_loss"] < lines[0]["z_loss"]
     assert list(lines[0])[:4] == ["step", "loss", "completion_loss", "z_loss"]
+
+
+def test_the_loss_of_state_supervision_by_hand():
+    labels = {"top": 1.0, "sum": 0.5, "magnitude": 2.0}
+    run = config.parse_config(run_config(state_weight=3.0, state_labels=labels), "test")
+    place = Place(0, 2, torch.device("cpu"))
+    objective = StateSupervision(Setting(run, place, None, None, 0, print))
+    # Two tokens: logits of 0 but for one of 1, and outputs for numbers in units of 20.
+    logits = torch.zeros(2, 2 * CLASSES + 1)
+    logits[0, CLASSES + 4] = 1.0
+    logits[:, -1] = torch.tensor([0.5, 0.7])
+    empty = torch.zeros(1, 2)
+    packed = PackedBatch(
+        *[empty] * 5,
+        token_count=2,
+        labels=torch.tensor([[[7, 4], [9, NO_TARGET]]]),
+        numbers=torch.tensor([[[13.0], [torch.nan]]]),
+    )
+    loss = objective.loss(Outputs(empty, empty, empty, logits), packed, Batch([], 0, 0, 6, 0, 0), True)
+    uniform, of_sum = np.log(CLASSES), np.log(CLASSES - 1 + np.e) - 1
+    # The number is 10 instead of 13: smooth L1 gives 2.5, a tenth of which counts.
+    total = 2 * uniform + 0.5 * of_sum + 2.0 * 0.25
+    assert loss.item() == pytest.approx(total * 2 * 3.0 / 6)
+    assert objective.sums.tolist() == pytest.approx([total])

@@ -63,23 +63,28 @@ def test_weights_that_are_not_numbers_are_one_line():
 class Writer:
     """Stands in for the model: writes the given completions, four per prompt."""
 
-    def __init__(self, texts: list[str], ended: bool = True) -> None:
+    def __init__(self, texts: list[str], ended: bool | list[bool] = True) -> None:
         self.texts, self.ended = texts, ended
 
     def complete(self, prompts: Programs, max_length: int, **options) -> tuple[Programs, np.ndarray]:
         self.prompts = prompts.to_strings()
         count = len(prompts) // len(self.texts)
-        return Programs.from_strings(self.texts * count), np.full(len(prompts), self.ended)
+        return Programs.from_strings(self.texts * count), np.resize(self.ended, len(prompts))
 
 
 def written(
-    monkeypatch, text: str, length: int, question: str, texts: list[str], ended: bool = True
+    monkeypatch,
+    text: str,
+    length: int,
+    question: str,
+    texts: list[str],
+    ended: bool | list[bool] = True,
 ) -> tuple[Rollout, Writer]:
-    """Return the rollout of one prompt, the first ``length`` of ``text``, completed with ``texts``."""
+    """Return the rollout of the first ``length`` of ``text``, completed by each four of ``texts``."""
     samples = Samples(Programs.from_strings([text] * 3), np.full(3, length))
     writer = Writer(texts, ended)
     monkeypatch.setattr(reinforcement, "Cadmus", lambda model: writer)
-    fields = {"read": lambda templates: [samples], "questions": [question], "prompts": 1}
+    fields = {"read": lambda templates: [samples], "questions": [question], "prompts": len(texts) // 4}
     return objective_of(**fields).sample(0), writer
 
 
@@ -114,6 +119,26 @@ def test_what_solves_is_rewarded_against_the_mean_of_its_prompt(monkeypatch):
     assert counts_of(rollout) == dict(zip(COUNTS, (3, 1, 0, 0, 0, 3), strict=True))
 
 
+def test_the_mean_is_that_of_the_own_prompt(monkeypatch):
+    texts = [*["39*=", "9>", "9>", "9>"], *["39*=", "39*=", "39*=", "9>"]]
+    rollout, _ = written(monkeypatch, "941-*t3*3-=", 5, "equality", texts)
+    firsts = [rollout.weights[rollout.packed.segments == segment] for segment in range(4)]
+    assert [weights[5].item() for weights in firsts] == [0.75, -0.75, 0.75, -0.75]
+
+
+def test_the_loss_is_the_advantage_times_minus_the_log_probability(monkeypatch):
+    rollout, _ = written(monkeypatch, "941-*t3*3-=", 5, "equality", ["55*2+=", "39*=", "39*=", "9>"])
+    # Half of eight completions, and the gradients of two ranks are averaged.
+    objective = objective_of(questions=["equality"], prompts=2, weight=3.0, ranks=2)
+    objective._rollout, packed = rollout, rollout.packed
+    logits = objective._engine(packed.tokens, packed.positions, packed.segments)
+    expected = 0.0
+    for place in rollout.weights.nonzero().tolist():
+        log_probability = logits[tuple(place)].log_softmax(0)[packed.targets[tuple(place)]].item()
+        expected -= 3.0 * rollout.weights[tuple(place)].item() * log_probability / 8 * 2
+    assert objective.loss(None, None, None, last=True).item() == pytest.approx(expected, rel=1e-4)
+
+
 def test_an_induction_is_rewarded_by_the_probability_that_it_is_right(monkeypatch):
     prompt = "u1b2b3bf3="
     of = posterior(prompt, DATASET)
@@ -141,6 +166,8 @@ def test_a_completion_that_does_not_end_has_no_target_after_it(monkeypatch):
     assert rollout.packed.segments.max() == 0
     assert not rollout.weights.any()
     assert counts_of(rollout)["truncated"] == 4
+    rollout, _ = written(monkeypatch, "34+7=", 4, "basic_math", ["=", *["<"] * 3], [True, *[False] * 3])
+    assert [len(weights) for weights in weights_by_program(rollout).values()] == [2, 1]
 
 
 def test_held_out_programs_are_not_learned_from(monkeypatch):
