@@ -162,7 +162,7 @@ def _questions(dataset: Dataset) -> dict[str, Any]:
 
 
 # On a busy machine, threads wait for each other longer than these small products take.
-@threadpool_limits.wrap(limits=1)
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def probe(model: Cadmus, config: Config | None, programs: Programs) -> dict[str, Any]:
     """Fit the probe: a logistic regression from the output of a block to the label of the top of the stack.
 
