@@ -16,6 +16,9 @@ import polars as pl
 import torch
 from safetensors.torch import load_file
 from scipy.optimize import linear_sum_assignment
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from cadmus.config import Dataset
@@ -163,12 +166,8 @@ def _correlations(features: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _readable(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wanted: np.ndarray) -> float:
     """Return R² on test pairs of a ridge regression on the standardized features."""
-    mean, deviation = features.mean(0), features.std(0) + 1e-9
-    fitted, tested = ((each - mean) / deviation for each in (features, of_test))
-    # There may be more features than pairs.
-    weights = np.linalg.solve(fitted @ fitted.T + RIDGE * np.eye(len(fitted)), values - values.mean())
-    predicted = tested @ (fitted.T @ weights) + values.mean()
-    return float(1 - ((wanted - predicted) ** 2).sum() / ((wanted - wanted.mean()) ** 2).sum())
+    regression = make_pipeline(StandardScaler(), Ridge(RIDGE)).fit(features, values)
+    return float(regression.score(of_test, wanted))
 
 
 def _f1(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wanted: np.ndarray) -> float | None:

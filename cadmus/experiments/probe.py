@@ -57,25 +57,27 @@ def measure(subject: Subject) -> pl.DataFrame:
     baseline = majority(table.programs.take(inside), table.values[inside])
     fitted = settings.train_programs + settings.validation_programs
     permutation = generator(config.seed, "control").permutation(fitted)
-    prefixes = prefix_ids(programs)
+    classes = np.stack(list(targets.values()))
+    permuted = np.concatenate([classes[:, :fitted][:, permutation], classes[:, fitted:]], axis=1)
+    tokens, prefixes = programs.data.reshape(len(programs), -1).T, prefix_ids(programs)
     rows = []
     by_layer = progress("probe", _states_by_layer(model, programs), config.model.layers + 1, "layer")
     for layer, states in by_layer:
-        for target, classes in targets.items():
-            correct, strengths = score(states, classes, prefixes, settings)
-            permuted = np.concatenate([classes[:fitted][permutation], classes[fitted:]])
-            control, _ = score(states, permuted, prefixes, settings)
+        # Layer 0 is the embedding of the token.
+        same = prefixes if layer else tokens
+        correct, strengths = fit_probes(states, np.concatenate([classes, permuted]), same, settings)
+        for row, target in enumerate(targets):
             rows.append(
                 pl.DataFrame(
                     {
                         "target": target,
                         "layer": layer,
-                        "token": np.arange(len(correct)) + 1,
+                        "token": np.arange(len(states)) + 1,
                         "programs": settings.test_programs,
-                        "correct": correct,
+                        "correct": correct[row],
                         "majority": baseline[target],
-                        "control": control / settings.test_programs,
-                        "inverse_regularization": strengths,
+                        "control": correct[len(targets) + row] / settings.test_programs,
+                        "inverse_regularization": strengths[row],
                     }
                 )
             )
@@ -106,52 +108,52 @@ def majority(halves: Programs, values: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def score(
-    features: np.ndarray, classes: np.ndarray, prefixes: np.ndarray, settings: Probe
+def fit_probes(
+    features: np.ndarray, targets: np.ndarray, same: np.ndarray, settings: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit on the first programs, choose the regularization on the next and count the hits on the last.
 
-    ``features`` are float32, shape (tokens, programs, width), and ``prefixes`` from :func:`prefix_ids`.
-    Returns the hits of each token and its regularization, the strongest of the best; shape (tokens,).
+    ``features`` are float32, shape (tokens, programs, width), ``targets`` the classes of the programs, shape
+    (targets, programs), and ``same`` IDs, shape (tokens, programs), equal where features are.
+    Returns the hits and the regularization, the strongest of the best, both of shape (targets, tokens).
     """
     from joblib import Parallel, delayed
     from threadpoolctl import threadpool_limits
 
-    tokens = range(len(features))
-    # A thread per token: most of the time is in matrix products, which release the GIL.
+    # A thread per fit: most of the time is in matrix products, which release the GIL.
     with threadpool_limits(1):
         fits = Parallel(cores(), prefer="threads")(
-            delayed(_predicted)(features[token], classes, prefixes[token], settings) for token in tokens
+            delayed(_right)(features[token], classes, same[token], settings)
+            for classes in targets
+            for token in range(len(features))
         )
-    right = np.stack(fits, axis=1) == classes[settings.train_programs :]
-    on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
-    best = on_validation.sum(2).argmax(0)
-    hits = on_test.sum(2)[best, np.arange(len(best))]
+    right = np.reshape(fits, (len(targets), len(features), len(settings.inverse_regularization), -1))
+    on_validation, on_test = np.split(right, [settings.validation_programs], axis=3)
+    best = on_validation.sum(3).argmax(2)
+    hits = np.take_along_axis(on_test.sum(3), best[..., None], axis=2)[..., 0]
     return hits, np.array(settings.inverse_regularization)[best]
 
 
-def _predicted(
-    features: np.ndarray, classes: np.ndarray, prefixes: np.ndarray, settings: Probe
-) -> list[np.ndarray]:
-    """Fit a token's probes to the first programs; return what each regularization predicts for the others."""
+def _right(features: np.ndarray, classes: np.ndarray, same: np.ndarray, settings: Probe) -> list[np.ndarray]:
+    """Fit a token's probes to the first programs; return which others each regularization predicts right."""
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
     fitted = settings.train_programs
-    # Programs with the same prefix have the same state. At early tokens, few rows represent all programs.
-    pairs = np.stack([prefixes[:fitted], classes[:fitted]])
+    # At early tokens, few rows represent all programs.
+    pairs = np.stack([same[:fitted], classes[:fitted]])
     _, rows, counts = np.unique(pairs, axis=1, return_index=True, return_counts=True)
     scaler = StandardScaler().fit(features[rows], sample_weight=counts)
     known, others = scaler.transform(features[rows]), scaler.transform(features[fitted:])
     regression = LogisticRegression(tol=TOLERANCE, max_iter=MOST_STEPS, warm_start=True)
-    predicted = []
+    right = []
     for c in settings.inverse_regularization:
         # A regression needs two classes.
         several = len(np.unique(classes[rows])) > 1
         probe = regression.set_params(C=c) if several else DummyClassifier()
-        predicted.append(probe.fit(known, classes[rows], counts).predict(others))
-    return predicted
+        right.append(probe.fit(known, classes[rows], counts).predict(others) == classes[fitted:])
+    return right
 
 
 def prefix_ids(programs: Programs) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from cadmus import isa, store
 from cadmus.api import tasks
@@ -160,6 +161,8 @@ def _questions(dataset: Dataset) -> dict[str, Any]:
     return found
 
 
+# On a busy machine, threads wait for each other longer than these small products take.
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def probe(model: Cadmus, config: Config | None, programs: Programs) -> dict[str, Any]:
     """Fit the probe: a logistic regression from the output of a block to the label of the top of the stack.
 

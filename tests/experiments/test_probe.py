@@ -8,7 +8,7 @@ import pytest
 
 from cadmus.config.evaluation import Probe
 from cadmus.experiments import probe as module
-from cadmus.experiments.probe import majority, measure, prefix_ids, score
+from cadmus.experiments.probe import fit_probes, majority, measure, prefix_ids
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 from tests.experiments.subjects import subject_of
@@ -73,20 +73,20 @@ def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None
     on_test = {}
     for c in settings.inverse_regularization:
         one = settings.model_copy(update={"inverse_regularization": [c]})
-        on_test[c] = score(features, labels, each_its_own, one)[0]
+        on_test[c] = fit_probes(features, labels[None], each_its_own, one)[0][0]
     # Warm starts change only the last digits.
-    correct, taken = score(features, labels, each_its_own, settings)
+    (correct,), (taken,) = fit_probes(features, labels[None], each_its_own, settings)
     for token in range(2):
         assert correct[token] == pytest.approx(on_test[taken[token]][token], abs=8)
     # Only the validation programs choose the regularization.
     swapped = labels.copy()
     swapped[500:] = 1 - swapped[500:]
-    opposite, still = score(features, swapped, each_its_own, settings)
+    (opposite,), (still,) = fit_probes(features, swapped[None], each_its_own, settings)
     assert np.array_equal(still, taken)
     assert np.array_equal(opposite, 400 - correct)
     # Nor does the scale of the features know those of a test program.
     features[:, -1] = 1e6
-    assert score(features, labels, each_its_own, settings)[0] == pytest.approx(correct, abs=1)
+    assert fit_probes(features, labels[None], each_its_own, settings)[0][0] == pytest.approx(correct, abs=1)
 
 
 def test_equal_prefixes_have_the_same_id() -> None:
@@ -107,8 +107,8 @@ def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
     alike = each_its_own.copy()
     alike[1] = order // 10
     settings = Probe(train_programs=2_000, validation_programs=500, test_programs=500)
-    one_by_one, _ = score(features, labels, each_its_own, settings)
-    together, _ = score(features, labels, alike, settings)
+    (one_by_one,), _ = fit_probes(features, labels[None], each_its_own, settings)
+    (together,), _ = fit_probes(features, labels[None], alike, settings)
     assert np.array_equal(one_by_one[[0, 2]], together[[0, 2]])
     assert one_by_one[1] == pytest.approx(together[1], abs=20)
 
@@ -117,7 +117,7 @@ def test_a_class_missing_in_training_is_never_predicted() -> None:
     features = np.zeros((1, 30, 2), np.float32)
     labels = np.array([4] * 28 + [5] * 2)
     settings = Probe(train_programs=10, validation_programs=10, test_programs=10)
-    correct, taken = score(features, labels, np.zeros((1, 30), np.int64), settings)
+    (correct,), (taken,) = fit_probes(features, labels[None], np.zeros((1, 30), np.int64), settings)
     assert correct.tolist() == [8]
     assert taken.tolist() == settings.inverse_regularization[:1]
 
