@@ -76,7 +76,6 @@ def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.
     solved = np.zeros(len(texts), np.bool_)
     rows = np.flatnonzero(np.array(fits, np.bool_) & (lengths <= dataset.max_length))
     completions = Programs.from_strings(texts[row] for row in rows)
-    # Texts are in the order of policies, and those of a policy in the order of prompts.
     solved[rows] = task.question.solves(task.completed(rows % len(prompts), completions, dataset))
     return solved.reshape(len(policies), len(prompts))
 

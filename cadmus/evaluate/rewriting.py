@@ -103,14 +103,14 @@ def _rewritings(text: str) -> Iterator[str]:
     known = {text}  # or laws that undo each other would never end
     latest = [_parsed(text)]
     while latest:
-        found = []
+        rewritten = []
         for tree in latest:
             for changed in _changed(tree):
                 if (written := _written(changed)) not in known and len(written) <= len(text):
                     known.add(written)
-                    found.append(changed)
+                    rewritten.append(changed)
                     yield written
-        latest = found
+        latest = rewritten
 
 
 def _parsed(text: str) -> Tree:
