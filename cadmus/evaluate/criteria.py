@@ -121,9 +121,9 @@ def comparator(completed: Completed) -> np.ndarray:
 
 def equal_expression(completed: Completed) -> np.ndarray:
     """The completion is an expression in its own right, which does not copy the first one, and ``=``."""
-    # Only of literals and arithmetic: `\0;E=\=` compares the value of the prompt with itself.
     starts = second_expressions(completed.references)
     firsts = completed.references.prefixes(starts).to_strings()
+    # Only of literals and arithmetic: `\0;E=\=` compares the value of the prompt with itself.
     shaped = [
         EXPRESSION.fullmatch(text) is not None and is_expression(text[:-1]) and not copies(text[:-1], first)
         for text, first in zip(completed.texts, firsts, strict=True)
