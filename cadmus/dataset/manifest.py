@@ -165,8 +165,8 @@ def stream_split(
         if file.split == split and (templates is None or file.template in templates)
     ]
     if not files:
-        of = f" of {', '.join(templates)}" if templates else ""
-        raise InputError(f"{directory}: the dataset has no {split} programs{of}")
+        selection = f" of {', '.join(templates)}" if templates else ""
+        raise InputError(f"{directory}: the dataset has no {split} programs{selection}")
     for file in files:
         yield Samples.from_arrow(read_file(directory, file, ["program", "prompt_length", *columns]))
     # Otherwise Arrow keeps the memory that it decoded into.

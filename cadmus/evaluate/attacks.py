@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,14 +47,20 @@ def apply(policy: str, prompts: Sequence[str]) -> list[str]:
     >>> apply("{0:3}0+{3:}=", ["29x6n", "34+"])
     ['29x0+6n=', '34+0+=']
     """
-    # Constants and slices take turns: the groups of each match are one index, or two ends.
+    # Between constants, re.split returns the three groups of a match: one index, or two ends.
     constant, *rest = _SLICE.split(policy)
     parts: list[tuple[slice, str]] = []
-    for one, start, stop, after in zip(*[iter(rest)] * 4, strict=True):
-        if one is not None:
-            start, stop = one, int(one) + 1
+    for index, start, stop, after in _fours(rest):
+        if index is not None:
+            start, stop = index, int(index) + 1  # of {-1}, the stop 0 below means the end
         parts.append((slice(int(start) if start else None, int(stop) if stop else None), after))
     return [constant + "".join(prompt[part] + after for part, after in parts) for prompt in prompts]
+
+
+def _fours(items: Sequence[Any]) -> list[Sequence[Any]]:
+    """Cut a sequence into parts of four."""
+    # itertools.batched is not in Python 3.11.
+    return [items[start : start + 4] for start in range(0, len(items), 4)]
 
 
 def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.ndarray:
@@ -65,6 +71,7 @@ def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.
     prompts = task.prompts.to_strings()
     texts = [text for policy in policies for text in apply(policy, prompts)]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + np.tile(task.prompt_length, len(policies))
+    # Before the execution, which takes longer.
     fits = [task.question.form.fullmatch(text) is not None for text in texts]
     solved = np.zeros(len(texts), np.bool_)
     rows = np.flatnonzero(np.array(fits, np.bool_) & (lengths <= dataset.max_length))

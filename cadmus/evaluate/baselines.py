@@ -28,16 +28,13 @@ from cadmus.vm.compiled import are_true
 EXECUTING = "retrieval"
 """The baseline that executes completions before it answers."""
 
-_FREQUENT = 10_000
-_EXAMPLES = 50_000
-_COUNTED = 200_000
-"""Distinct completions of a question that are counted; of more, the rarer half is dropped, for memory."""
-_AT_ONCE = 1 << 18
-"""Candidates that are executed at a time."""
+_FREQUENT = 10_000  # completions of a question that `retrieval` tries
+_EXAMPLES = 50_000  # programs of a question that regressions are fitted to
+_COUNTED = 200_000  # distinct completions counted per question; of more the rarer half goes, for memory
+_AT_ONCE = 1 << 18  # candidates executed at a time, for memory
 BASELINE_OF_SAMPLES = "training_completion"
 """Name of the baseline of pass@k, see :func:`training_completions`."""
-_DRAWN_FROM = 100_000
-"""Maximum number of programs, of the first training shard of each template, from which it draws."""
+_DRAWN_FROM = 100_000  # programs of a template that it draws from; only the first shard is read
 
 Answers = tuple[Programs, np.ndarray]
 """Completions, and whether each ended: bool, shape (n,)."""
@@ -57,7 +54,8 @@ class Learned:
         self.completions = {task.name: none for task in tasks}
         self.seen: dict[str, set[str]] = {task.name: set() for task in tasks}
         counts: dict[str, Counter[str]] = {task.name: Counter() for task in tasks}
-        asked = {task.name: things_asked(task.question, task.programs, task.prompt_length) for task in tasks}
+        # Only the subjects that tests ask about: those of all training programs would fill the memory.
+        tested = {task.name: things_asked(task.question, task.programs, task.prompt_length) for task in tasks}
         files = [file for file in read_manifest(directory).files if file.split == "train"]
         shards = stream_split(directory, "train")
         for file, shard in zip(progress("baselines", files), shards, strict=True):
@@ -66,8 +64,9 @@ class Learned:
                     counts[task.name] += self._read(task, shard)
                     if len(counts[task.name]) > _COUNTED:
                         counts[task.name] = Counter(_most(counts[task.name], _COUNTED // 2))
-                    found = things_asked(task.question, shard.programs, shard.prompt_length)
-                    self.seen[task.name].update(found.filter(found.is_in(asked[task.name].implode())))
+                    subjects = things_asked(task.question, shard.programs, shard.prompt_length)
+                    is_tested = subjects.is_in(tested[task.name].implode())
+                    self.seen[task.name].update(subjects.filter(is_tested))
         self.frequent = {name: [*_most(of_name, _FREQUENT)] for name, of_name in counts.items()}
 
     def _read(self, task: TaskBatch, shard: Samples) -> Counter[str]:
@@ -76,9 +75,11 @@ class Learned:
         programs = shard.programs.take(rows)
         rest = programs.suffixes(prompt_length)
         first = np.arange(min(len(rows), _EXAMPLES - len(self.prompts[task.name])))
-        for kept, pieces in ((self.prompts, programs.prefixes(prompt_length)), (self.completions, rest)):
-            kept[task.name] = stack([kept[task.name], pieces.take(first)])
+        prompts = programs.prefixes(prompt_length)
+        self.prompts[task.name] = stack([self.prompts[task.name], prompts.take(first)])
+        self.completions[task.name] = stack([self.completions[task.name], rest.take(first)])
         counts = pl.Series("completion", rest.to_arrow()).value_counts()
+        # By text among equals, because value_counts has no order.
         most = counts.sort("count", "completion", descending=[True, False]).head(_FREQUENT)
         return Counter(dict(most.iter_rows()))
 
@@ -95,13 +96,14 @@ def grade_baselines(tasks: list[TaskBatch], learned: Learned, dataset: Dataset) 
         for task in tasks:
             answers = answer(task, learned, dataset)
             if answers is not None:
-                graded.append(grade([task], lambda *_, found=answers: found, name, dataset))
+                # A default, because the loop changes what the name means.
+                graded.append(grade([task], lambda *_, answers=answers: answers, name, dataset))
     return pl.concat(graded)
 
 
 def training_completions(directory: Path, tasks: list[TaskBatch], seed: int) -> Policy:
     """Return the baseline: a policy that draws the completion of a training program of the same question."""
-    found: dict[str, Programs] = {}
+    completions: dict[str, Programs] = {}
     for template in dict.fromkeys(task.question.template for task in tasks):
         shard = next(stream_split(directory, "train", [template]))
         shard = shard.take(np.arange(min(len(shard), _DRAWN_FROM)))
@@ -110,12 +112,13 @@ def training_completions(directory: Path, tasks: list[TaskBatch], seed: int) -> 
                 rows, prompt_length = task.question.cut(shard)
                 # Of a few random programs, none may have a prompt that is not true yet.
                 rest = shard.programs.take(rows).suffixes(prompt_length)
-                found[task.name] = rest if len(rest) else Programs.from_strings([""])
+                completions[task.name] = rest if len(rest) else Programs.from_strings([""])
 
     def complete(question: str, prompts: Programs) -> tuple[Programs, np.ndarray]:
-        rng, completions = generator(seed, BASELINE_OF_SAMPLES, question), found[question]
-        drawn = completions.take(rng.integers(len(completions), size=len(prompts)))
-        return drawn, np.ones(len(prompts), np.bool_)
+        # A stream per question: leaving a question out does not change the others.
+        rng = generator(seed, BASELINE_OF_SAMPLES, question)
+        rows = rng.integers(len(completions[question]), size=len(prompts))
+        return completions[question].take(rows), np.ones(len(prompts), np.bool_)
 
     return complete
 
@@ -170,8 +173,8 @@ def _retrieval(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers |
         return None
     candidates = Programs.from_strings(frequent)
     # Row 0 is the most frequent, if none holds.
-    found = np.maximum(first_that_holds(task, candidates, dataset), 0)
-    return _within(task, candidates.take(found), dataset)
+    rows = np.maximum(first_that_holds(task, candidates, dataset), 0)
+    return _within(task, candidates.take(rows), dataset)
 
 
 def first_that_holds(task: TaskBatch, candidates: Programs, dataset: Dataset) -> np.ndarray:
@@ -180,21 +183,23 @@ def first_that_holds(task: TaskBatch, candidates: Programs, dataset: Dataset) ->
     It solves an open question or, for induction, fits the examples; neither depends on the reference.
     """
     prompts, holds = task.prompts, task.question.fits or task.question.solves
-    found = np.full(len(prompts), -1)
+    answers = np.full(len(prompts), -1)
     first = 0
-    while first < len(candidates) and len(unsolved := np.flatnonzero(found < 0)):
+    while first < len(candidates) and len(unsolved := np.flatnonzero(answers < 0)):
+        # The fewer prompts are left, the more candidates fit in a round.
         tried = np.arange(first, min(first + max(1, _AT_ONCE // len(unsolved)), len(candidates)))
         row, candidate = (side.ravel() for side in np.meshgrid(unsolved, tried, indexing="ij"))
         short = prompts.lengths[row] + candidates.lengths[candidate] <= dataset.max_length
         row, candidate = row[short], candidate[short]
+        # Truth is a cheap test that most candidates fail; grading those that pass takes longer.
         true = are_true(join(prompts.take(row), candidates.take(candidate)))
         row, candidate = row[true], candidate[true]
         held = holds(task.completed(row, candidates.take(candidate), dataset))
         # The rows ascend, and the candidates of a row.
         solved, first_of_row = np.unique(row[held], return_index=True)
-        found[solved] = candidate[held][first_of_row]
+        answers[solved] = candidate[held][first_of_row]
         first = tried[-1] + 1
-    return found
+    return answers
 
 
 def _always(text: str, task: TaskBatch, dataset: Dataset) -> Answers:
@@ -208,6 +213,7 @@ def _within(task: TaskBatch, completions: Programs, dataset: Dataset) -> Answers
     return completions.prefixes(np.minimum(lengths, room)), lengths <= room
 
 
+# The first of equally good baselines is the one that tables name.
 BASELINES: dict[str, Callable[[TaskBatch, Learned, Dataset], Answers | None]] = {
     "ends_at_once": lambda task, _, dataset: _always("", task, dataset),
     "constant": _constant,

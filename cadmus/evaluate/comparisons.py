@@ -17,9 +17,9 @@ from cadmus.templates.expressions import HALF, short_expressions
 from cadmus.tools import generator
 from cadmus.vm.compiled import execute
 
-_CANDIDATES_AT_ONCE = 2_000_000
-_PAIRS_AT_ONCE = 1 << 17
-_ROUNDS = 20
+_CANDIDATES_AT_ONCE = 2_000_000  # for memory; results do not depend on it
+_PAIRS_AT_ONCE = 1 << 17  # changing it changes which programs are drawn
+_ROUNDS = 20  # not until n are found: on opposite sides there are only hundreds (docs/log)
 
 OUTSIDE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "one_out": lambda x, y: (x == 0) != (y == 0),
@@ -38,39 +38,55 @@ def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.
     grid, eval_fraction = config.evaluate.grid, config.dataset.eval_fraction
     axis = np.arange(grid.low, grid.high + 1)
     x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
-    rng = generator(config.seed, "grid")
-    table = short_expressions(HALF)
-    x_count, y_count = table.count(x), table.count(y)
-    x_first, y_first = np.searchsorted(table.values, x), np.searchsorted(table.values, y)
-    space = x_count * y_count
-    # Steps coprime to the size of a pair's space visit every program once.
-    start = (rng.random(len(x)) * space).astype(np.int64)
-    step = _coprime_near((space * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), space)
-    walked, found = np.zeros((2, len(x)), np.int64)
-    wanted = grid.programs_per_pixel
-    stride = int(np.ceil(1.2 * wanted / eval_fraction))
-    kept, owners = [Programs.from_strings([])], [np.empty(0, np.int64)]
-    while len(open_pairs := np.flatnonzero((found < wanted) & (walked < space))):
-        pairs = open_pairs[: max(1, _CANDIDATES_AT_ONCE // stride)]
-        length = np.minimum(space[pairs] - walked[pairs], min(stride, _CANDIDATES_AT_ONCE))
+    walks = _Walks(x, y, generator(config.seed, "grid"))
+    walked, chosen = np.zeros((2, len(x)), np.int64)
+    # One candidate in 1 / eval_fraction is of the test split; a fifth more saves most second rounds.
+    stride = int(np.ceil(1.2 * grid.programs_per_pixel / eval_fraction))
+    batches, owners = [Programs.from_strings([])], [np.empty(0, np.int64)]
+    while len(unfinished := np.flatnonzero((chosen < grid.programs_per_pixel) & (walked < walks.size))):
+        pairs = unfinished[: max(1, _CANDIDATES_AT_ONCE // stride)]
+        length = np.minimum(walks.size[pairs] - walked[pairs], min(stride, _CANDIDATES_AT_ONCE))
         owner = np.repeat(pairs, length)
-        position = walked[owner] + _counting(length)
-        index = (start[owner] + position * step[owner]) % space[owner]
-        programs = join(
-            table.programs.take(x_first[owner] + index // y_count[owner]),
-            table.programs.take(y_first[owner] + index % y_count[owner]),
-            comparator(x[owner], y[owner]),
-        )
+        programs = walks.programs(owner, walked[owner] + _counting(length))
         walked[pairs] += length
-        rows = np.flatnonzero(split_of(programs, eval_fraction) == TEST)
-        _, counts = np.unique(owner[rows], return_counts=True)
-        rows = rows[found[owner[rows]] + _counting(counts) < wanted]
-        found += np.bincount(owner[rows], minlength=len(x))
-        kept.append(programs.take(rows))
+        rows = _test_rows(programs, owner, grid.programs_per_pixel - chosen, eval_fraction)
+        chosen += np.bincount(owner[rows], minlength=len(x))
+        batches.append(programs.take(rows))
         owners.append(owner[rows])
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
-    return x, y, stack(kept).take(order), owner[order]
+    return x, y, stack(batches).take(order), owner[order]
+
+
+class _Walks:
+    """For each pair of values, a walk from a random start through all programs that compare them."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> None:
+        self._x, self._y, self._table = x, y, short_expressions(HALF)
+        self._y_count = self._table.count(y)
+        self._x_first, self._y_first = np.searchsorted(self._table.values, [x, y])
+        self.size = self._table.count(x) * self._y_count
+        self._start = (rng.random(len(x)) * self.size).astype(np.int64)
+        # A coprime step visits every program once, a large one changes the first expression, too.
+        self._step = _coprime_near((self.size * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), self.size)
+
+    def programs(self, pair: np.ndarray, position: np.ndarray) -> Programs:
+        """Return the programs at positions in the walks of pairs, both int64 of shape (n,)."""
+        index = (self._start[pair] + position * self._step[pair]) % self.size[pair]
+        x_row = self._x_first[pair] + index // self._y_count[pair]
+        y_row = self._y_first[pair] + index % self._y_count[pair]
+        programs = self._table.programs
+        return join(programs.take(x_row), programs.take(y_row), comparator(self._x[pair], self._y[pair]))
+
+
+def _test_rows(
+    programs: Programs, owner: np.ndarray, missing: np.ndarray, eval_fraction: float
+) -> np.ndarray:
+    """Return the rows of programs of the test split, for each pair the first ``missing[pair]``: int64."""
+    rows = np.flatnonzero(split_of(programs, eval_fraction) == TEST)
+    # Owners ascend, so the programs of a pair follow each other and can be counted.
+    _, counts = np.unique(owner[rows], return_counts=True)
+    return rows[_counting(counts) < missing[owner[rows]]]
 
 
 def sample_comparisons(
@@ -88,22 +104,23 @@ def sample_comparisons(
     def programs(pairs: np.ndarray) -> Programs:
         return join(*map(table.programs.take, pairs), comparator(*table.values[pairs]))
 
-    found = np.empty((2, 0), np.int64)
+    chosen = np.empty((2, 0), np.int64)
     grew = first < stop
-    while grew and found.shape[1] < n:
+    while grew and chosen.shape[1] < n:
         pairs = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
         in_test = split_of(programs(pairs), dataset.eval_fraction) == TEST
-        pairs = np.concatenate([found, pairs[:, in_test]], axis=1)
+        pairs = np.concatenate([chosen, pairs[:, in_test]], axis=1)
         _, distinct = np.unique(pairs, axis=1, return_index=True)
-        grew = len(distinct) > found.shape[1]
-        found = pairs[:, np.sort(distinct)]
-    if found.shape[1] < n:
+        grew = len(distinct) > chosen.shape[1]  # else hardly any new pair is left
+        # In the order they were drawn: np.unique sorts, and the first n would be the smallest.
+        chosen = pairs[:, np.sort(distinct)]
+    if chosen.shape[1] < n:
         raise InputError(
             f"{wanted_by}: needs {n} test comparisons with both values from {values.low} to {values.high}, "
-            f"but only {found.shape[1]} were found; ask for fewer or widen dataset.values"
+            f"but only {chosen.shape[1]} were found; ask for fewer or widen dataset.values"
         )
-    found = found[:, :n]
-    return programs(found), dict(zip("xy", table.values[found], strict=True))
+    chosen = chosen[:, :n]
+    return programs(chosen), dict(zip("xy", table.values[chosen], strict=True))
 
 
 def balanced_comparisons(
@@ -156,6 +173,7 @@ def _balanced(
     groups = pl.DataFrame()
     for _ in range(_ROUNDS):
         texts += draw().to_strings()
+        # The operators and their arrangement; a group has one program of a form for each comparator.
         form = pl.col("program").str.replace_all("[0-9]", "0").str.head(2 * half)
         numbered = (
             pl.DataFrame({"program": texts}, {"program": pl.String})
@@ -202,8 +220,8 @@ def _draw(
     """Draw a true comparison of each pair of values; keep those of a split that no rule excludes."""
     table = short_expressions(half)
     programs = join(table.sample(rng, x), table.sample(rng, y), comparator(x, y))
-    kept = (split_of(programs, dataset.eval_fraction) == split) & ~excluded_pairs(dataset, x, y)
-    return programs.take(np.flatnonzero(kept))
+    allowed = (split_of(programs, dataset.eval_fraction) == split) & ~excluded_pairs(dataset, x, y)
+    return programs.take(np.flatnonzero(allowed))
 
 
 def _counting(lengths: np.ndarray) -> np.ndarray:
@@ -213,7 +231,7 @@ def _counting(lengths: np.ndarray) -> np.ndarray:
 
 def _coprime_near(step: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Return the smallest number >= ``step`` that is coprime to ``size``."""
-    step = np.maximum(step, 1)
+    step = np.maximum(step, 1)  # also for a size of 0: gcd(1, 0) is 1
     while (shared := (np.gcd(step, size) > 1)).any():
         step = step + shared
     return step

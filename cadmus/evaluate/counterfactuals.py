@@ -27,16 +27,15 @@ from cadmus.vm.compiled import execute
 from cadmus.vm.reference import stacks
 from cadmus.vm.values import NUMBER
 
-_SAMPLED = 16
-"""Test programs of a template from which one prompt is taken, at most; few have the wanted form."""
-_PAIRS_AT_ONCE = 1 << 18
-_CALL = re.compile(r"\\[^;\\]*;[0-9tZ]+[fF]")
+_SAMPLED = 16  # test programs sampled per pair, because few have the form of a variable
+_PAIRS_AT_ONCE = 1 << 18  # far more than n, as many do not change the answer; changing it changes the pairs
+_CALL = re.compile(r"\\[^;\\]*;[0-9tZ]+[fF]")  # one definition, so the call is all of the left side
 _AGGREGATE = re.compile(r"u(?:[0-9tZ]b)+[L$XN]")
 _LENGTH = re.compile(r"u(?:[0-9tZ]b)+L")
 
 
-class Asked(NamedTuple):
-    """Prompts of the test split, and a variable of each."""
+class Candidates(NamedTuple):
+    """Prompts of the test split, and a variable of each, to be paired."""
 
     prompts: Programs
     """n prompts."""
@@ -53,7 +52,7 @@ class Variable(NamedTuple):
 
     template: str
     title: str
-    ask: Callable[[int, int, Dataset], Asked]
+    candidates: Callable[[int, int, Dataset], Candidates]
     """Draws at least a few prompts, for ``n`` pairs, with a seed and a dataset."""
     answer: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """Returns the first instruction of the answer by value and rest: uint8, shape (n,)."""
@@ -71,65 +70,67 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     if variable not in VARIABLES:
         raise InputError(f"no variable {variable!r}; {suggest(variable, VARIABLES)}")
     check_counts(seed=seed, n=n)
-    of, dataset = VARIABLES[variable], dataset or Dataset()
-    asked = of.ask(n, seed_of(seed, "counterfactuals", variable), dataset)
-    count = len(asked.value)
+    definition, dataset = VARIABLES[variable], dataset or Dataset()
+    candidates = definition.candidates(n, seed_of(seed, "counterfactuals", variable), dataset)
+    count = len(candidates.value)
     rng = generator(seed, "pairs", variable)
-    base, source = rng.integers(max(count, 1), size=(2, _PAIRS_AT_ONCE * (count > 0)))
-    own = of.answer(asked.value, asked.rest)
-    answer = of.answer(asked.value[source], asked.rest[base])
+    base, source = rng.integers(max(count, 1), size=(2, _PAIRS_AT_ONCE if count else 0))
+    own = definition.answer(candidates.value, candidates.rest)
+    answer = definition.answer(candidates.value[source], candidates.rest[base])
+    # A model that ignores the exchange gives the base's answer; it must not be the right one.
     fits = answer != own[base]
-    if asked.rest.any():
+    # One that takes over the whole source gives the source's, which must be wrong if the rest counts.
+    if candidates.rest.any():
         fits &= (answer != own[source]) & (own[source] != own[base])
-    found = np.flatnonzero(fits)[:n]
-    if len(found) < n:
+    pairs = np.flatnonzero(fits)[:n]
+    if len(pairs) < n:
         raise InputError(
-            f"counterfactuals: {n} of {variable} are wanted, {len(found)} were found; ask for fewer or widen "
+            f"counterfactuals: {n} of {variable} are wanted, {len(pairs)} were found; ask for fewer or widen "
             "dataset.values"
         )
-    columns: dict[str, Any] = {"template": [of.template] * n, "variable": [variable] * n}
-    for name, rows in (("base", base[found]), ("source", source[found])):
-        columns[name] = asked.prompts.take(rows).to_strings()
+    columns: dict[str, Any] = {"template": [definition.template] * n, "variable": [variable] * n}
+    for name, rows in (("base", base[pairs]), ("source", source[pairs])):
+        columns[name] = candidates.prompts.take(rows).to_strings()
         columns[f"{name}_stacks"] = [stacks(prompt) for prompt in columns[name]]
-        columns |= {f"{name}_token": asked.token[rows], f"{name}_value": asked.value[rows]}
+        columns |= {f"{name}_token": candidates.token[rows], f"{name}_value": candidates.value[rows]}
         columns[f"{name}_answer"] = _characters(own[rows])
-    return pl.DataFrame({**columns, "answer": _characters(answer[found])})
+    return pl.DataFrame({**columns, "answer": _characters(answer[pairs])})
 
 
-def _comparisons(which: str, n: int, seed: int, dataset: Dataset) -> Asked:
+def _comparisons(which: str, n: int, seed: int, dataset: Dataset) -> Candidates:
     programs, sides = sample_comparisons(np.random.default_rng(seed), 2 * n, dataset, "counterfactuals")
     x, y, end = sides["x"], sides["y"], np.full(len(programs), 2 * HALF - 1)
     token, value, rest = {
         "first": (end - HALF, x, y),
         "second": (end, x, y),
         "top": (end, y, x),
-        "difference": (end, x - y, np.zeros_like(x)),
+        "difference": (end, x - y, np.zeros_like(x)),  # it decides alone: x > y if x - y > 0
     }[which]
-    return Asked(programs.prefixes(end + 1), token, value, rest)
+    return Candidates(programs.prefixes(end + 1), token, value, rest)
 
 
-def _calls(n: int, seed: int, dataset: Dataset) -> Asked:
-    drawn = sample(dataset, seed, "subroutines", "test", 0, _SAMPLED * n)
-    prompts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64))
+def _calls(n: int, seed: int, dataset: Dataset) -> Candidates:
+    samples = sample(dataset, seed, "subroutines", "test", 0, _SAMPLED * n)
+    prompts = samples.programs.prefixes(samples.prompt_length.astype(np.int64))
     matches = [_CALL.match(text) for text in prompts.to_strings()]
     end = np.array([match.end() if match else 0 for match in matches])
     # An expression follows the call, so the call is one whole side.
-    x, y = (np.asarray(side, np.int64) for side in (drawn.x, drawn.y))
+    x, y = (np.asarray(side, np.int64) for side in (samples.x, samples.y))
     other = execute(prompts.suffixes(end))
     rows = np.flatnonzero((end > 0) & (other.count == 1) & (other.kind == NUMBER) & (other.values[:, 0] == y))
-    return Asked(prompts.take(rows), end[rows] - 1, x[rows], y[rows])
+    return Candidates(prompts.take(rows), end[rows] - 1, x[rows], y[rows])
 
 
-def _sequences(form: re.Pattern[str], n: int, seed: int, dataset: Dataset) -> Asked:
-    drawn = sample(dataset, seed, "basic_sequences", "test", 0, _SAMPLED * n)
-    prompts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64))
+def _sequences(form: re.Pattern[str], n: int, seed: int, dataset: Dataset) -> Candidates:
+    samples = sample(dataset, seed, "basic_sequences", "test", 0, _SAMPLED * n)
+    prompts = samples.programs.prefixes(samples.prompt_length.astype(np.int64))
     prompts = prompts.take(
         np.flatnonzero([form.fullmatch(text) is not None for text in prompts.to_strings()])
     )
     value = execute(prompts).values[:, 0].astype(np.int64)
     # Before its instruction a length is known, and after it an aggregate.
     token = prompts.lengths - (2 if form is _LENGTH else 1)
-    return Asked(prompts, token, value, np.zeros_like(value))
+    return Candidates(prompts, token, value, np.zeros_like(value))
 
 
 def _first_of_numeral(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -144,6 +145,7 @@ def _characters(symbols: np.ndarray) -> list[str]:
 VARIABLES = {
     "first": Variable("less_greater", "first number", partial(_comparisons, "first"), comparator),
     "second": Variable("less_greater", "second on the stack", partial(_comparisons, "second"), comparator),
+    # The top is Y, and the rest X.
     "top": Variable(
         "less_greater", "top of the stack", partial(_comparisons, "top"), lambda y, x: comparator(x, y)
     ),

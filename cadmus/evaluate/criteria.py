@@ -32,12 +32,13 @@ _COMPARED = rf"{WRITTEN_VALUE}[=Y]"
 ANSWER = re.compile(rf"{_COMPARED}|!?")
 """A written value and the comparison with it or, where the reference is one, a bare label."""
 ANYTHING = re.compile(r".*")
-RUN = 3
+RUN = 3  # tighter rules would refuse a fifth of the honest answers (docs/log)
 """Instructions in a row that an expression may not share with the one it equals."""
 _ONE_ARGUMENT = tuple("0123456789tZ")
-_FEW = "Z0259t"
+_FEW = "Z0259t"  # pairs of all twelve would be 144 calls of a program
 _TWO_ARGUMENTS = tuple(first + second for first in _FEW for second in _FEW)
 
+# By byte of the symbol, because compiled code cannot read the table.
 _INPUTS, _OUTPUTS = np.zeros(128, np.int64), np.zeros(128, np.int64)
 for _row in isa.INSTRUCTIONS:
     _INPUTS[ord(_row.symbol)], _OUTPUTS[ord(_row.symbol)] = _row.inputs, _row.outputs
@@ -113,20 +114,21 @@ class Completed:
         return same
 
 
-def comparator(of: Completed) -> np.ndarray:
+def comparator(completed: Completed) -> np.ndarray:
     """The completion is the one comparator that holds, and nothing else."""
-    return of.verified & of.exact & _has_form(of, COMPARATOR)
+    return completed.verified & completed.exact & _has_form(completed, COMPARATOR)
 
 
-def equal_expression(of: Completed) -> np.ndarray:
+def equal_expression(completed: Completed) -> np.ndarray:
     """The completion is an expression in its own right, which does not copy the first one, and ``=``."""
-    starts = second_expressions(of.references)
-    firsts = of.references.prefixes(starts).to_strings()
+    starts = second_expressions(completed.references)
+    firsts = completed.references.prefixes(starts).to_strings()
+    # Only of literals and arithmetic: `\0;E=\=` compares the value of the prompt with itself.
     shaped = [
         EXPRESSION.fullmatch(text) is not None and is_expression(text[:-1]) and not copies(text[:-1], first)
-        for text, first in zip(of.texts, firsts, strict=True)
+        for text, first in zip(completed.texts, firsts, strict=True)
     ]
-    return of.same_outputs & np.array(shaped, np.bool_)
+    return completed.same_outputs & np.array(shaped, np.bool_)
 
 
 def copies(second: str, first: str) -> bool:
@@ -144,47 +146,52 @@ def copies(second: str, first: str) -> bool:
     return all(second.count(symbol) >= literals.count(symbol) for symbol in literals)
 
 
-def written_answer(of: Completed) -> np.ndarray:
+def written_answer(completed: Completed) -> np.ndarray:
     """The completion writes the value that the prompt leaves, and ``=`` or ``Y``."""
+    # A bare label is right only where the reference is one; elsewhere it would say nothing of the value.
     shaped = [
         text == reference if reference in ("", "!") else re.fullmatch(_COMPARED, text) is not None
-        for text, reference in zip(of.texts, of.reference_texts, strict=True)
+        for text, reference in zip(completed.texts, completed.reference_texts, strict=True)
     ]
-    return of.same_outputs & np.array(shaped, np.bool_)
+    return completed.same_outputs & np.array(shaped, np.bool_)
 
 
-def definition(of: Completed) -> np.ndarray:
+def definition(completed: Completed) -> np.ndarray:
     """The completion is a short definition that uses its arguments; the comparison in the prompt holds."""
-    solved = of.same_outputs & _has_form(of, DEFINITION) & ~inlines(of.prompts, of.completions)
-    rows = np.flatnonzero(solved & ~of.exact)
-    solved[rows] = varies(of.full.take(rows))
+    shaped = _has_form(completed, DEFINITION) & ~inlines(completed.prompts, completed.completions)
+    solved = completed.same_outputs & shaped
+    # References vary: programs in which they do not are not asked.
+    rows = np.flatnonzero(solved & ~completed.exact)
+    solved[rows] = varies(completed.full.take(rows))
     return solved
 
 
-def fits_examples(of: Completed) -> np.ndarray:
+def fits_examples(completed: Completed) -> np.ndarray:
     """The completion is one definition, which gives the results of all examples in the prompt."""
-    return of.same_outputs & _has_form(of, DEFINITION)
+    return completed.same_outputs & _has_form(completed, DEFINITION)
 
 
-def induced(of: Completed) -> np.ndarray:
+def induced(completed: Completed) -> np.ndarray:
     """The definition fits the examples and agrees with the reference on fresh inputs."""
-    solved = fits_examples(of)
-    rows = np.flatnonzero(solved & ~of.exact)
-    ours, theirs = (closed(texts[row] for row in rows) for texts in (of.texts, of.reference_texts))
-    names = np.array([calls_in(prompt) for prompt in of.prompts.take(rows).to_strings()])
-    for name, calls in fresh_calls(of.dataset.model_dump_json()).items():
+    solved = fits_examples(completed)
+    # An exact completion computes what the reference does.
+    rows = np.flatnonzero(solved & ~completed.exact)
+    ours = closed(completed.texts[row] for row in rows)
+    theirs = closed(completed.reference_texts[row] for row in rows)
+    names = np.array([calls_in(prompt) for prompt in completed.prompts.take(rows).to_strings()])
+    for name, calls in fresh_calls(completed.dataset.model_dump_json()).items():
         alike = np.flatnonzero(names == name)
         solved[rows[alike]] = behavior(ours.take(alike), calls) == behavior(theirs.take(alike), calls)
     return solved
 
 
-def repaired(of: Completed) -> np.ndarray:
+def repaired(completed: Completed) -> np.ndarray:
     """The completion is verified, and the prompt leaves no NAN, whose arguments a definition could drop."""
-    return of.verified & ~leave_nan(of.prompts)
+    return completed.verified & ~leave_nan(completed.prompts)
 
 
-def _has_form(of: Completed, form: re.Pattern[str]) -> np.ndarray:
-    return np.array([form.fullmatch(text) is not None for text in of.texts], np.bool_)
+def _has_form(completed: Completed, form: re.Pattern[str]) -> np.ndarray:
+    return np.array([form.fullmatch(text) is not None for text in completed.texts], np.bool_)
 
 
 def inlines(prompts: Programs, completions: Programs) -> np.ndarray:
@@ -203,26 +210,30 @@ def varies(programs: Programs) -> np.ndarray:
 
     It is called with twelve arguments, or 36 pairs of them if the program calls it with two.
     """
-    found = np.zeros(len(programs), np.bool_)
+    dependent = np.zeros(len(programs), np.bool_)
     calls: dict[bool, list[tuple[int, str]]] = {False: [], True: []}
     for row, text in enumerate(programs.to_strings()):
-        bodies = isa.split_definitions(text)[1]
-        last = slice(len(bodies) - 1, len(bodies))
-        two = "FG"[last]
-        has_two = bool(two) and two in text
-        definitions = "".join(f"\\{body};" for body in bodies)
-        calls[has_two] += [
-            (row, f"{definitions}{given}{two if has_two else 'fgh'[last]}")
-            for given in (_TWO_ARGUMENTS if has_two else _ONE_ARGUMENT)
-        ]
+        definitions, call, has_two = _call_of_last(text)
+        arguments = _TWO_ARGUMENTS if has_two else _ONE_ARGUMENT
+        calls[has_two] += [(row, definitions + written + call) for written in arguments]
     for has_two, shape in ((False, (-1, len(_ONE_ARGUMENT), 1)), (True, (-1, len(_FEW), len(_FEW)))):
         rows = np.array([row for row, _ in calls[has_two]], np.int64)
         outcome = execute(Programs.from_strings(text for _, text in calls[has_two]))
+        # NAN and sequences count as one value: a function of numbers has to tell numbers apart.
         values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min).reshape(shape)
         on_first = (values != values[:, :1]).any((1, 2))
         on_second = (values != values[:, :, :1]).any((1, 2))
-        found[rows.reshape(shape)[:, 0, 0]] = on_first & (on_second | (not has_two))
-    return found
+        dependent[rows.reshape(shape)[:, 0, 0]] = on_first & on_second if has_two else on_first
+    return dependent
+
+
+def _call_of_last(program: str) -> tuple[str, str, bool]:
+    """Return all definitions, the call of the last one, and whether it takes two arguments."""
+    bodies = isa.split_definitions(program)[1]
+    definitions = "".join(f"\\{body};" for body in bodies)
+    last = slice(len(bodies) - 1, len(bodies))  # not an index, because a fourth subroutine has no call
+    two = "FG"[last]
+    return (definitions, two, True) if two and two in program else (definitions, "fgh"[last], False)
 
 
 def second_expressions(programs: Programs) -> np.ndarray:
@@ -262,7 +273,7 @@ def _second_expressions(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:  #
     starts = np.zeros(len(offsets) - 1, np.int64)
     for i in range(len(starts)):
         end = offsets[i + 1] - 1
-        for start in range(end - 1, offsets[i], -1):
+        for start in range(end - 1, offsets[i], -1):  # the first expression has at least one instruction
             if _leaves_one_value(data, start, end):
                 starts[i] = start - offsets[i]
                 break

@@ -49,11 +49,12 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[TaskBatch]:
     tasks = []
     templates = np.asarray(samples.template)
     for template in TEMPLATES:
-        found = samples.take(np.flatnonzero(templates == template)[:limit])
+        # The limit is one of programs: the questions of a template are asked about the same ones.
+        chosen = samples.take(np.flatnonzero(templates == template)[:limit])
         for name, question in questions_of(template).items():
-            rows, prompt_length = question.cut(found)
+            rows, prompt_length = question.cut(chosen)
             if len(rows):
-                tasks.append(TaskBatch(name, question, found.programs.take(rows), prompt_length))
+                tasks.append(TaskBatch(name, question, chosen.programs.take(rows), prompt_length))
     return tasks
 
 
@@ -64,9 +65,10 @@ def grade(tasks: list[TaskBatch], policy: Policy, name: str, dataset: Dataset) -
     the columns of ``docs/columns.md``.
     """
     graded = []
+    # Baselines share a bar, that of grade_baselines.
     for task in progress(f"complete, {name}", tasks) if name == MODEL else tasks:
         completions, ended = policy(task.name, task.prompts)
-        of = Completed(task.programs, task.prompt_length, completions, ended, dataset)
+        completed = Completed(task.programs, task.prompt_length, completions, ended, dataset)
         graded.append(
             pl.DataFrame(
                 {
@@ -76,15 +78,16 @@ def grade(tasks: list[TaskBatch], policy: Policy, name: str, dataset: Dataset) -
                     "program": task.programs.to_strings(),
                     "prompt_length": task.prompt_length,
                     "asked": things_asked(task.question, task.programs, task.prompt_length),
-                    "completion": of.texts,
+                    "completion": completed.texts,
                     "ended": ended,
-                    "uses_drop": of.uses_drop,
-                    "solved": task.question.solves(of),
-                    "fits": None if task.question.fits is None else task.question.fits(of),
-                    "exact": of.exact,
-                    "next_token": of.next_token,
-                    "verified": of.verified,
+                    "uses_drop": completed.uses_drop,
+                    "solved": task.question.solves(completed),
+                    "fits": None if task.question.fits is None else task.question.fits(completed),
+                    "exact": completed.exact,
+                    "next_token": completed.next_token,
+                    "verified": completed.verified,
                 },
+                # A column of nulls has a type of its own, which concat refuses.
                 schema_overrides={"fits": pl.Boolean},
             )
         )
@@ -110,6 +113,7 @@ def grade_samples(
     graded = grade(repeated, policy, name, dataset)
     identity = ("policy", "template", "question", "program", "prompt_length", "asked")
     defined = pl.col("fits").is_not_null().all()
+    # By position: with `repeats`, a program may be in a split twice.
     counted = graded.group_by(pl.int_range(pl.len()) // samples, maintain_order=True).agg(
         pl.col(identity).first(),
         pl.len().cast(pl.Int64).alias("samples"),
@@ -127,13 +131,14 @@ def grade_samples(
 def _agreed(samples: pl.DataFrame, dataset: Dataset) -> list[float]:
     """Return how often the definition with the most votes is solved, over disjoint groups of k samples."""
     fits, prompt = samples["fits"].to_numpy(), samples["program"][0][: samples["prompt_length"][0]]
-    group = np.full(len(samples), -1)
+    group = np.full(len(samples), -1)  # what does not fit has no vote
     computed = computes(prompt, samples.filter("fits")["completion"].to_list(), dataset)
     group[fits] = np.unique(computed, return_inverse=True)[1]
-    of_group = dict(zip(group.tolist(), samples["solved"], strict=True))
-    found = []
+    # Those of a group compute the same, so all are solved or none is.
+    group_solved = dict(zip(group.tolist(), samples["solved"], strict=True))
+    fractions = []
     for k in budgets(len(samples)):
         parts = group[: len(samples) // k * k].reshape(-1, k).tolist()
         votes = (Counter(number for number in part if number >= 0).most_common(1) for part in parts)
-        found.append(sum(of_group[most[0][0]] for most in votes if most) / len(parts))
-    return found
+        fractions.append(sum(group_solved[most[0][0]] for most in votes if most) / len(parts))
+    return fractions

@@ -14,7 +14,7 @@ import numpy as np
 Z = 1.959963984540054
 """The 97.5% quantile of the normal distribution, for 95% intervals."""
 RESAMPLES = 2_000
-_WEIGHTS_AT_ONCE = 1 << 22
+_WEIGHTS_AT_ONCE = 1 << 22  # 32 MB as float64, in which they are multiplied
 
 
 def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,14 +51,15 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _resamples(clusters: int) -> list[np.ndarray]:
     """Return how often resamples have each cluster, in parts: uint16, shape (resamples, clusters) each."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # fixed: the same results have the same intervals
     parts = []
     step = max(1, _WEIGHTS_AT_ONCE // clusters)
     for start in range(0, RESAMPLES, step):
-        drawn = rng.integers(clusters, size=(min(step, RESAMPLES - start), clusters))
-        drawn += clusters * np.arange(len(drawn))[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
-        parts.append(weights.astype(np.uint16))
+        chosen = rng.integers(clusters, size=(min(step, RESAMPLES - start), clusters))
+        # Numbers of its own for each resample, as bincount counts one axis only.
+        chosen += clusters * np.arange(len(chosen))[:, None]
+        weights = np.bincount(chosen.ravel(), minlength=chosen.size).reshape(chosen.shape)
+        parts.append(weights.astype(np.uint16))  # enough: a cluster is chosen once on average
     return parts
 
 
@@ -69,6 +70,7 @@ def bootstrap(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     Arguments are those of :func:`resampled`.
     """
     low, high = np.nanquantile(resampled(correct, programs), [0.025, 0.975], axis=0)
+    # Over clusters, not programs: those of a cluster are right together and count as one.
     clusters = int((programs > 0).sum())
     fallback = wilson(clusters * correct.sum(0) / programs.sum(), clusters)
     return np.where(low == high, fallback, [low, high])
@@ -121,6 +123,7 @@ def percent(fraction: float, sign: str = "%", signed: bool = False, rounding: st
     >>> percent(0.9925), percent(0.0005, ""), percent(0.25, signed=True)
     ('99.3%', '0.1', '+25.0%')
     """
+    # From the decimal form, because format() rounds the binary value, and ties to even digits.
     # Adding 0 makes -0.0 positive.
     number = (100 * Decimal(repr(float(fraction)))).quantize(Decimal("0.1"), rounding) + 0
     return f"{number:{'+' if signed and number else ''}}{sign}"
@@ -158,6 +161,6 @@ def gap_as_text(gap: float, low: float, high: float) -> str:
 def _bounds_as_text(low: float, high: float, signed: bool = False) -> str:
     """Format the bounds of an interval, which has a width as text, too."""
     below, above = (percent(bound, "", signed) for bound in (low, high))
-    if below == above:
+    if below == above:  # outward, so that the text never claims more than the interval
         below, above = percent(low, "", signed, ROUND_FLOOR), percent(high, "", signed, ROUND_CEILING)
     return f"[{below}, {above}]"

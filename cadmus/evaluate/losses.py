@@ -11,7 +11,7 @@ from cadmus.tools import progress
 if TYPE_CHECKING:
     from cadmus.model.inference import Cadmus
 
-_PROGRAMS_AT_ONCE = 2_048
+_PROGRAMS_AT_ONCE = 2_048  # each token has 65 log-probabilities: those of all programs would fill the memory
 
 
 def completion_losses(
@@ -23,9 +23,9 @@ def completion_losses(
     starts = range(0, len(programs), _PROGRAMS_AT_ONCE)
     for start in progress("loss", starts) if bar else starts:
         rows = np.arange(start, min(start + _PROGRAMS_AT_ONCE, len(programs)))
-        for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
+        for row, predicted in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
             following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
             # The last instruction of the prompt predicts the first one of the completion.
             places = prompt_length[row] - 1 + np.arange(len(following))
-            losses[row] = -found[places, following].mean(dtype=np.float64)
+            losses[row] = -predicted[places, following].mean(dtype=np.float64)
     return losses

@@ -36,8 +36,8 @@ class Posterior(NamedTuple):
 
     def by_behavior(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the functions compute, and its probability: int64 and float64, shape (classes,)."""
-        behavior, of = np.unique(self.behavior, return_inverse=True)
-        probability = np.bincount(of, self.probability, len(behavior))
+        behavior, inverse = np.unique(self.behavior, return_inverse=True)
+        probability = np.bincount(inverse, self.probability, len(behavior))
         return behavior, probability / probability.sum()
 
 
@@ -45,11 +45,14 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
     """Return the posterior of a prompt of complete_algorithm; of no functions if none gives its results."""
     kind = kind_of(prompt)
     functions = functions_of(kind)
-    first, *others = [found[0] for found in FIRST_EXAMPLE.finditer(prompt)]
+    first, *others = [match[0] for match in FIRST_EXAMPLE.finditer(prompt)]
+    # The first example narrows thousands of functions down, and its result is often in the cache.
     rows = _that_fit(kind, first)
+    # The sampler drops longer programs, so the prompt rules these functions out.
     rows = rows[functions.definitions.lengths[rows] <= dataset.max_length - len(prompt)]
     for example in others:
         rows = rows[are_true(join(example.encode(), functions.definitions.take(rows)))]
+    # Outside the split ood, no program has a function that a rule excludes.
     rules = dataset.rules_for("complete_algorithm")
     if rules and split != OOD:
         programs = join(prompt.encode(), functions.definitions.take(rows))
@@ -72,14 +75,15 @@ def credence(
     prompts: Sequence[str], definitions: Sequence[str], dataset: Dataset, split: str = "test"
 ) -> np.ndarray:
     """Return the probability that each definition is right, if it fits its prompt: float64, shape (n,)."""
-    found = np.empty(len(prompts))
-    different, number = np.unique(prompts, return_inverse=True)
-    for k, prompt in enumerate(different.tolist()):
+    credences = np.empty(len(prompts))
+    # One posterior per prompt, of which there are many samples.
+    distinct, number = np.unique(prompts, return_inverse=True)
+    for k, prompt in enumerate(distinct.tolist()):
         rows = np.flatnonzero(number == k).tolist()
         classes, probability = posterior(prompt, dataset, split).by_behavior()
         computed = computes(prompt, [definitions[row] for row in rows], dataset)
-        found[rows] = (computed[:, None] == classes) @ probability
-    return found
+        credences[rows] = (computed[:, None] == classes) @ probability
+    return credences
 
 
 def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray:
@@ -93,12 +97,14 @@ def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, sp
 
     No model can have a lower mean.
     """
-    found = []
+    surprises = []
     texts = progress("best possible", programs.to_strings())
     for text, length in zip(texts, prompt_length.tolist(), strict=True):
-        of = posterior(text[:length], dataset, split)
-        found.append(-np.log(of.probability[of.definitions.to_strings().index(text[length:])]))
-    return np.array(found)
+        allowed = posterior(text[:length], dataset, split)
+        # Each function has one spelling, in the sampler too, so the text is among the definitions.
+        row = allowed.definitions.to_strings().index(text[length:])
+        surprises.append(-np.log(allowed.probability[row]))
+    return np.array(surprises)
 
 
 # There are few examples with numbers.
@@ -108,6 +114,7 @@ def _that_fit(kind: int, example: str) -> np.ndarray:
     return np.flatnonzero(are_true(join(example.encode(), functions_of(kind).definitions)))
 
 
+# As JSON, because a section of a config has no hash.
 @cache
 def _behavior(kind: int, dataset: str) -> np.ndarray:
     """Return what the functions of a kind compute on the fresh inputs of a dataset, given as JSON."""

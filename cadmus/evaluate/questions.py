@@ -75,25 +75,38 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     At most half of the prompts leave nothing, because any literal makes those true.
     """
     programs = samples.programs
+    row, length, empty = _false_prompts(programs)
+    # By program: prompts that leave something before those that do not, then those nearest the middle.
+    order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
+    row, length, empty = row[order], length[order], empty[order]
+    best = _first_fair(programs, row, length)
+    leaving, leaving_nothing = best[~empty[best]], best[empty[best]]
+    best = np.sort(np.concatenate([leaving, leaving_nothing[: len(leaving)]]))
+    return row[best], length[best]
+
+
+def _false_prompts(programs: Programs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return row and length of all prompts that are not true yet, and whether they leave nothing."""
     prefixes, row, length = programs.all_prefixes()
     outcome = execute(prefixes)
     fits = (length < programs.lengths[row]) & ~outcome.true & ~drops(programs.take(row).suffixes(length))
+    # A NAN may be a call that the rest defines, and a definition could drop its arguments unseen.
     fits[fits] = ~leave_nan(prefixes.take(fits))
-    row, length, empty = row[fits], length[fits], outcome.count[fits] == 0
-    order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
-    row, length, empty = row[order], length[order], empty[order]
-    found: list[np.ndarray] = []
+    return row[fits], length[fits], outcome.count[fits] == 0
+
+
+def _first_fair(programs: Programs, row: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return the first of each program's prompts after which its own rest ignores no value: int64."""
+    chosen: list[np.ndarray] = []
     places = np.arange(len(row))
+    # In rounds, because executing the rest of every prompt takes much longer.
     while len(places):
-        # The best place of each program, then the second best of those whose rest drops a value there.
         best = places[np.flatnonzero(np.diff(row[places], prepend=-1))]
         tried = programs.take(row[best])
         fair = ~ignores(tried.prefixes(length[best]), tried.suffixes(length[best]))
-        found.append(best[fair])
+        chosen.append(best[fair])
         places = np.setdiff1d(places[~np.isin(row[places], row[best[fair]])], best)
-    first = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
-    first = np.sort(np.concatenate([first[~empty[first]], first[empty[first]][: np.sum(~empty[first])]]))
-    return row[first], length[first]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *chosen]))
 
 
 def _definition_is_last(programs: Programs) -> np.ndarray:
@@ -215,8 +228,8 @@ QUESTIONS: dict[str, Question] = {
 
 def questions_of(template: str) -> dict[str, Question]:
     """Return the questions of a template by name."""
-    found = {name: question for name, question in QUESTIONS.items() if question.template == template}
-    return found or {template: named(template)}
+    questions = {name: question for name, question in QUESTIONS.items() if question.template == template}
+    return questions or {template: named(template)}
 
 
 def named(name: str) -> Question:
@@ -237,7 +250,7 @@ def title(question: str) -> str:
 
 def in_order(results: "pl.DataFrame", *by: "str | pl.Expr") -> "pl.DataFrame":
     """Sort rows by question as in Table 3, with those of added templates last, then by other columns."""
-    import polars as pl
+    import polars as pl  # here, because training, which grades its samples, does without Polars
 
     known = pl.Enum(list(dict.fromkeys([*QUESTIONS, *results["question"]])))
     return results.sort(pl.col("question").cast(known), *by, maintain_order=True)
@@ -245,7 +258,7 @@ def in_order(results: "pl.DataFrame", *by: "str | pl.Expr") -> "pl.DataFrame":
 
 def definitions() -> list[list[str]]:
     """Return one row per question for documents: title, end of the prompt, condition on a completion."""
-    return [[title(name), asked.prompt, asked.solved] for name, asked in QUESTIONS.items()]
+    return [[title(name), question.prompt, question.solved] for name, question in QUESTIONS.items()]
 
 
 def things_asked(question: Question, programs: Programs, prompt_length: np.ndarray) -> "pl.Series":
@@ -255,8 +268,8 @@ def things_asked(question: Question, programs: Programs, prompt_length: np.ndarr
     """
     import polars as pl
 
-    asked = programs.prefixes(prompt_length) if question.about == "sequence" else programs
-    texts = pl.Series("program", asked.to_arrow())
+    searched = programs.prefixes(prompt_length) if question.about == "sequence" else programs
+    texts = pl.Series("program", searched.to_arrow())
     if question.about == "expression pair":
         starts = pl.Series("start", second_expressions(programs))
         pair = pl.DataFrame([texts, starts]).select(

@@ -34,9 +34,14 @@ _COUNTS = {
     "pairs": pl.Int64,
     "programs": pl.Int64,
     "correct": pl.Int64,
-    **dict.fromkeys(("accuracy", "low", "high"), pl.Float64),
+    "accuracy": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
     "best_baseline": pl.String,
-    **dict.fromkeys(("baseline", "gap", "gap_low", "gap_high"), pl.Float64),
+    "baseline": pl.Float64,
+    "gap": pl.Float64,
+    "gap_low": pl.Float64,
+    "gap_high": pl.Float64,
 }
 
 
@@ -60,6 +65,7 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:
     """Return the smallest and largest value on the grid that were compared with others in training."""
     allowed = grid.filter("in_distribution")
+    # A rule may leave equalities of numbers that training never compares with others.
     inside = allowed.filter(pl.col("x") != pl.col("y")) if (allowed["x"] != allowed["y"]).any() else allowed
     if inside.is_empty():
         raise InputError("the grid has no pair within the training range; widen evaluate.grid")
@@ -97,10 +103,9 @@ def predicted(grid: pl.DataFrame) -> pl.DataFrame:
     """
     most = pl.max_horizontal(*PREDICTIONS)
     other = pl.col("programs") - pl.sum_horizontal(*PREDICTIONS)
-    of_comparators = [
-        pl.when(pl.col(column) == most).then(pl.lit(symbol)) for column, symbol in PREDICTIONS.items()
-    ]
-    name = pl.when(other > most).then(pl.lit("other")).otherwise(pl.coalesce(of_comparators))
+    # In the order of PREDICTIONS, so that the first of equals wins.
+    names = [pl.when(pl.col(column) == most).then(pl.lit(symbol)) for column, symbol in PREDICTIONS.items()]
+    name = pl.when(other > most).then(pl.lit("other")).otherwise(pl.coalesce(names))
     return grid.filter(~pl.col("balanced")).with_columns(predicted=pl.when(pl.col("programs") > 0).then(name))
 
 
@@ -112,7 +117,7 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         # The values of a grid follow each other, so all of them are on one side.
         low = high = int(grid["x"].to_numpy().min()) - 1
     x, y = ((pl.col(axis) > high).cast(pl.Int8) - (pl.col(axis) < low).cast(pl.Int8) for axis in "xy")
-    # The first that holds.
+    # The order matters: a pair is in the region of the first that holds.
     conditions = {
         "inside": (x == 0) & (y == 0) & pl.col("in_distribution"),
         "excluded": (x == 0) & (y == 0),
@@ -122,11 +127,12 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         "same_side": pl.lit(True),
     }
     position = pl.coalesce(pl.when(condition).then(pl.lit(name)) for name, condition in conditions.items())
-    of_balanced = pl.when("in_distribution").then(pl.lit("balanced")).otherwise("balanced_" + position)
-    region = pl.when("balanced").then(of_balanced).otherwise(position)
+    balanced = pl.when("in_distribution").then(pl.lit("balanced")).otherwise("balanced_" + position)
+    region = pl.when("balanced").then(balanced).otherwise(position)
     tested = grid.filter(pl.col("programs") > 0)
     order = (pl.col("x") - pl.col("y")).sign()
     solved = [tested.select(pl.col("programs") * (order == sign)).to_series() for sign in (-1, 0, 1)]
+    # Chosen on the grid alone: where operators are balanced, comparators are too.
     constant = max(solved, key=lambda counts: int(counts.filter(~tested["balanced"]).sum()))
     return tested.with_columns(region.alias("region"), constant.alias("constant"))
 
@@ -140,7 +146,7 @@ def _measured(pairs: pl.DataFrame) -> tuple[Any, ...]:
     both = pairs.select("correct", name).to_numpy().astype(np.float64)
     programs = pairs["programs"].to_numpy()
     low, high = bootstrap(both[:, :1], programs)[:, 0].tolist()
-    n = int(programs.sum())
+    n = int(programs.sum())  # of programs, not pairs: pixels may have fewer programs than others
     accuracy, best = (both.sum(0) / n).tolist()
     counts = len(pairs), n, int(both[:, 0].sum())
     return *counts, accuracy, low, high, name, best, accuracy - best, *gap_interval(both, programs)

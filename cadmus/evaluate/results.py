@@ -43,7 +43,9 @@ def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
     low, high = wilson(correct, programs)
     columns = {"accuracy": correct / np.maximum(programs, 1), "low": low, "high": high}
     tested = pl.when(pl.col("programs") > 0)
-    return results.with_columns(tested.then(pl.Series(name, of)).alias(name) for name, of in columns.items())
+    return results.with_columns(
+        tested.then(pl.Series(name, values)).alias(name) for name, values in columns.items()
+    )
 
 
 def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
@@ -61,7 +63,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
             bounds = bootstrap(*by_cluster(graded, metrics))
             n = len(graded)
             for metric, *interval in zip(metrics, *bounds, strict=True):
-                hits = float(graded[metric].sum())
+                hits = float(graded[metric].sum())  # of the ceiling, a sum of probabilities
                 yield policy, metric, n, round(hits), hits / n, *map(float, interval)
 
     columns = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
@@ -70,7 +72,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
     """Compute the accuracy by question, shortest and longest: bounds of bins of :data:`BIN` lengths."""
-    from cadmus.evaluate.questions import in_order
+    from cadmus.evaluate.questions import in_order  # imports Numba, which other tables do without
 
     shortest = (pl.col("program").str.len_chars().cast(pl.Int64) - 1) // BIN * BIN + 1
     binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
@@ -97,9 +99,10 @@ def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:
         policies, index=["split", key], variable_name="policy", value_name="correct"
     )
     counts = long.group_by("split", key, "policy", maintain_order=True)
-    found = counts.agg(pl.len().cast(pl.Int64).alias("programs"), pl.col("correct").sum())
-    splits = pl.Enum(found["split"].unique(maintain_order=True))
-    return with_accuracy(found.sort(pl.col("split").cast(splits), key, maintain_order=True))
+    # Polars counts in uint32, from which subtracting would wrap around.
+    counted = counts.agg(pl.len().cast(pl.Int64).alias("programs"), pl.col("correct").sum())
+    splits = pl.Enum(counted["split"].unique(maintain_order=True))
+    return with_accuracy(counted.sort(pl.col("split").cast(splits), key, maintain_order=True))
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
@@ -116,6 +119,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         if model is None or not graded or model[metric].has_nulls():
             return
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
+        # The gap is paired by row, so both must have the same programs.
         if not model["asked"].equals(graded[best]["asked"]):
             raise InputError(f"policy {best}: completed other programs than the model")
         both = model.with_columns(graded[best][metric].alias("baseline"))
@@ -135,6 +139,7 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
     def mean(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         tokens = part["tokens"].to_numpy()
+        # Weighted, as the mean of means would favor the tokens of short completions.
         total = part["loss"].to_numpy() * tokens
         low, high = np.quantile(resampled(total[:, None], tokens), [0.025, 0.975])
         n = int(tokens.sum())
@@ -156,10 +161,10 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
-        found = _by_program(part)
-        named = {f"{metric}@{k}": column for (metric, k), column in found.items()}
+        probabilities = _by_program(part)
+        named = {f"{metric}@{k}": column for (metric, k), column in probabilities.items()}
         bounds = bootstrap(*by_cluster(part.with_columns(**named), list(named)))
-        for ((metric, k), column), *interval in zip(found.items(), *bounds, strict=True):
+        for ((metric, k), column), *interval in zip(probabilities.items(), *bounds, strict=True):
             hits = float(column.sum())
             yield metric, k, len(part), hits, hits / len(part), *map(float, interval)
 
@@ -171,22 +176,23 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
 def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
     """Return the probability of each program to be right, by metric and k: float64, shape (programs,)."""
     samples = part["samples"].to_numpy()
-    ks = budgets(int(samples.min()))
-    found = {
+    ks = budgets(int(samples.min()))  # pass@k needs k samples of every program
+    probabilities = {
         metric: pass_at_k(samples, part[metric].to_numpy(), ks[-1])
         for metric in COUNTS
         if not part[metric].has_nulls()
     }
     # The first verified one of k samples is any of the verified ones, each with the same probability.
     fraction = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
-    found["first_verified"] = found["verified"] * fraction[:, None]
+    probabilities["first_verified"] = probabilities["verified"] * fraction[:, None]
     if not part["agreed"].has_nulls():
-        found["agreed"] = np.zeros((len(part), ks[-1]))
-        found["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()
+        probabilities["agreed"] = np.zeros((len(part), ks[-1]))
+        probabilities["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()
     for metric in ("greedy_solved", CEILING):
         if not part[metric].has_nulls() and not (metric == CEILING and part[metric].min() == 1):
-            found[metric] = np.repeat(part[metric].to_numpy().astype(np.float64)[:, None], ks[-1], axis=1)
-    return {(metric, k): at_k[:, k - 1] for metric, at_k in found.items() for k in ks}
+            column = part[metric].to_numpy().astype(np.float64)
+            probabilities[metric] = np.repeat(column[:, None], ks[-1], axis=1)
+    return {(metric, k): at_k[:, k - 1] for metric, at_k in probabilities.items() for k in ks}
 
 
 def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
@@ -199,9 +205,9 @@ def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
         raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")
     if ((right < 0) | (right > samples)).any():
         raise ValueError("right samples must be between 0 and all samples")
-    drawn = np.arange(most)
+    taken = np.arange(most)
     # A product of factors of at most 1; the binomial coefficients would overflow.
-    factors = np.maximum((samples - right)[:, None] - drawn, 0) / (samples[:, None] - drawn)
+    factors = np.maximum((samples - right)[:, None] - taken, 0) / (samples[:, None] - taken)
     return 1 - np.cumprod(factors, axis=1)
 
 
@@ -211,9 +217,9 @@ def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFr
     ``accuracies`` are those of one question from :func:`accuracy_by`, null for absent baselines.
     """
     present = pl.col("accuracy").is_not_null()
-    of_baselines = accuracies.filter(pl.col("policy") != "model", present, metric=metric)
+    baselines = accuracies.filter(pl.col("policy") != "model", present, metric=metric)
     accuracy = (pl.col("correct").sum() / pl.col("programs").sum()).over("policy")
-    best = of_baselines.filter(accuracy == accuracy.max())
+    best = baselines.filter(accuracy == accuracy.max())
     return best.filter(pl.col("policy") == pl.col("policy").first())
 
 
@@ -236,5 +242,6 @@ def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np
     _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
     programs = np.bincount(cluster)
     correct = np.zeros((len(programs), len(columns)))
+    # Not `correct[cluster] +=`, which counts one program of each cluster.
     np.add.at(correct, cluster, graded.select(columns).to_numpy().astype(np.float64))
     return correct, programs

@@ -21,48 +21,45 @@ _LITERALS = "Z0123456789t"
 """In ascending order."""
 _CALLS = ("fF", "gG", "h", "")
 """Calls of each subroutine."""
-_MOST = 400
-"""Expressions that are tried for a prompt."""
+_MOST = 400  # expressions tried for a prompt; their number grows exponentially with the laws applied
 
 
 def rules(question: str) -> list[Rule]:
     """Return the rules of a question, which may be none."""
-    repairs = [partial(_repair, each=each, last=last) for each, last in _REPAIRS]
-    written = [partial(_defined, body=body) for body in _BODIES]
-    found: dict[str, list[Rule]] = {
+    by_question: dict[str, list[Rule]] = {
         "equality": [_equal],
-        "random": [*repairs],
-        "subroutines_definition": [*written],
+        "random": [partial(_repair, joining=joining, last=last) for joining, last in _REPAIRS],
+        "subroutines_definition": [partial(_defined, body=body) for body in _BODIES],
     }
-    return found.get(question, [])
+    return by_question.get(question, [])
 
 
 _REPAIRS = [
     *(("", last) for last in ("!", "'", "''")),
-    *((each, last) for each in "+-x" for last in ("", "''", "E*1+", "!", "99*+")),
+    *((joining, last) for joining in "+-x" for last in ("", "''", "E*1+", "!", "99*+")),
     *((f"{change}s{change}*", "") for change in ("''", "5-")),
 ]
-"""Instructions for each value but one that the prompt leaves, and those at last."""
+"""Instructions that join two of the values that the prompt leaves, and those at last."""
 _BODIES = ("A-V+", "VO", "Vx", "Vn", "nVx", "OVO", "V*", "V+", "A-", "", *"%-x")
 """Definitions: A is the argument in the prompt, V the value, and O ``x`` or ``n``."""
 
 
-def _repair(prompt: str, each: str, last: str) -> str:
+def _repair(prompt: str, joining: str, last: str) -> str:
     """Repair a prompt by the number of values that it leaves; a single one is false."""
     depth = 0
     for symbol in isa.split_definitions(prompt)[0]:
         row = isa.BY_SYMBOL[symbol]
-        depth = max(depth - row.inputs, 0) + row.outputs
+        depth = max(depth - row.inputs, 0) + row.outputs  # a missing input is NAN and takes no value
     is_open = "\\" in prompt[prompt.rfind(";") + 1 :]
-    answer = {0: "1", 1: "!"}.get(depth, each * (depth - 1) + last)
-    return ";" * is_open + answer
+    answer = {0: "1", 1: "!"}.get(depth, joining * (depth - 1) + last)
+    return f";{answer}" if is_open else answer
 
 
 def _defined(prompt: str, body: str) -> str:
     """Define a function with the ``body``, for a call of A with the value V; A may call what is defined."""
     top, bodies = isa.split_definitions(prompt)
     missing = _CALLS[len(bodies)]
-    # Another definition may call it.
+    # Another definition may call it, so the call is written out where that one is called.
     for number, other in enumerate(bodies):
         if set(missing) & set(other):
             for call in _CALLS[number]:
@@ -75,7 +72,7 @@ def _defined(prompt: str, body: str) -> str:
     argument = _last_expression(top[:place])
     below = top[: place - len(argument)]
     if between == "+" and below:
-        value = f"{value}{below}-"
+        value = f"{value}{below}-"  # if x + f = V, then f = V - x
     elif between == "-" and below:
         value = f"{below}{value}-"
     # A guess at the order of the two, which decides between the larger and the smaller.
@@ -103,17 +100,17 @@ def _equal(prompt: str) -> str:
 
 def _rewritings(text: str) -> Iterator[str]:
     """Yield expressions of the same value, those of the fewest steps first."""
-    known = {text}
+    known = {text}  # or laws that undo each other would never end
     latest = [_parsed(text)]
     while latest:
-        found = []
+        rewritten = []
         for tree in latest:
             for changed in _changed(tree):
                 if (written := _written(changed)) not in known and len(written) <= len(text):
                     known.add(written)
-                    found.append(changed)
+                    rewritten.append(changed)
                     yield written
-        latest = found
+        latest = rewritten
 
 
 def _parsed(text: str) -> Tree:
@@ -174,7 +171,7 @@ def _at_the_root(left: Tree, right: Tree, operator: str) -> Iterator[Tree]:
 
 def _of_literals(left: str, right: str, operator: str) -> Iterator[Tree]:
     """Yield what follows from the order of two literals and the literals next to them."""
-    a, b = (_LITERALS.index(literal) - 1 for literal in (left, right))
+    a, b = (_LITERALS.index(literal) - 1 for literal in (left, right))  # the first literal is -1
     if operator in "+-":
         for change in (1, -1, 2, -2, 3, -3, 4, -4, 5, -5):
             other = b - change if operator == "+" else b + change
@@ -182,9 +179,9 @@ def _of_literals(left: str, right: str, operator: str) -> Iterator[Tree]:
                 yield _LITERALS[a + change + 1], _LITERALS[other + 1], operator
     if operator in "xn":
         larger = operator == "x"
-        kept = max(a, b) if larger else min(a, b)
-        yield _LITERALS[kept + 1]
-        for other in range(-1, kept + 1) if larger else range(kept, 11):
-            yield _LITERALS[kept + 1], _LITERALS[other + 1], operator
-    if operator in "/%" and 0 <= a < b:
+        value = max(a, b) if larger else min(a, b)
+        yield _LITERALS[value + 1]
+        for other in range(-1, value + 1) if larger else range(value, 11):
+            yield _LITERALS[value + 1], _LITERALS[other + 1], operator
+    if operator in "/%" and 0 <= a < b:  # not of -1, as division rounds down
         yield left if operator == "%" else "0"

@@ -25,8 +25,7 @@ from cadmus.vm import reference
 if TYPE_CHECKING:
     from cadmus.model.inference import Cadmus
 
-AT_ONCE = 256
-"""Completions in a batch."""
+AT_ONCE = 256  # completions in a batch; they are yielded when a batch is done
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Completion:
     @property
     def written(self) -> str:
         """The text that the model wrote, its end included."""
-        return self.text + isa.END * self.ended
+        return self.text + isa.END if self.ended else self.text
 
     @cached_property
     def result(self) -> reference.Result:
@@ -73,8 +72,8 @@ def complete(
 
     Whole programs have at most ``max_length`` instructions; ``first`` is the number of the first sample.
     """
-    asked = (prefix for prefix in prefixes for _ in range(samples))
-    while batch := list(islice(asked, AT_ONCE)):
+    repeated = (prefix for prefix in prefixes for _ in range(samples))  # lazily, as there may be many
+    while batch := list(islice(repeated, AT_ONCE)):
         texts, ended = model.complete(batch, max_length, temperature=temperature, seed=seed, first=first)
         yield from map(Completion, batch, texts.to_strings(), ended.tolist())
         first += len(batch)
@@ -94,17 +93,18 @@ def complete_verified(
 
     Yields the first verified completion, or the greedy one if all fail, and the number of completions tried.
     """
-    drawing: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
+    settings: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
     for greedy in complete(model, prefixes, max_length):
-        drawn = complete(model, [greedy.prefix], max_length, **drawing, first=first)
-        first += samples
-        numbered = enumerate(chain([greedy], drawn), start=1)
-        yield next(((each, tries) for tries, each in numbered if each.verified), (greedy, 1 + samples))
+        sampled = complete(model, [greedy.prefix], max_length, **settings, first=first)  # lazily, if needed
+        first += samples  # drawn or not, so that the samples of the next prefix are always the same
+        numbered = enumerate(chain([greedy], sampled), start=1)
+        valid = ((completion, tries) for tries, completion in numbered if completion.verified)
+        yield next(valid, (greedy, 1 + samples))
 
 
 def log_probabilities(model: "Cadmus", completions: list[Completion]) -> Iterator[np.ndarray]:
     """Yield the log-probabilities of each step of each completion, its end included: float32, (steps, 65)."""
     programs = [completion.program for completion in completions]
     for completion, of_program in zip(completions, model.log_probabilities(programs), strict=True):
-        start = len(completion.prefix) - 1
+        start = len(completion.prefix) - 1  # the last instruction of a prefix predicts what follows it
         yield of_program[start : start + len(completion.written)]

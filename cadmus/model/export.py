@@ -26,10 +26,8 @@ from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_
 from cadmus.model.mixer import Mixer
 from cadmus.records import Header, Record
 
-MAX_POSITIONS = 256
-"""For ``transformers``; rotary positions have no limit."""
-LARGEST_OUTPUT = 1e9
-"""Upper limit of the outputs of layers, far above those of any training; experiments square them in fp32."""
+MAX_POSITIONS = 256  # for transformers; rotary positions have no limit
+LARGEST_OUTPUT = 1e9  # of a layer, far above that of any training; experiments square outputs in fp32
 
 _FIX = "save the model again"
 
@@ -62,7 +60,8 @@ class Metadata(Record):
     def _keep_what_training_read(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        values = {name: of for name, of in values.items() if name not in ("evaluate", "llm")}
+        # Experiments may be newer or older than the model, which does not depend on them.
+        values = {name: section for name, section in values.items() if name not in ("evaluate", "llm")}
         if isinstance(train := values.get("train"), dict):
             # Models of earlier versions have fields that are gone, such as `order`.
             fields = Train.model_fields
@@ -151,7 +150,7 @@ def save_export(
         **({} if dtype == torch.float32 else {"weights": str(dtype).removeprefix("torch.")}),
         **metadata,
     }
-    if (directory / METADATA).exists():
+    if (directory / METADATA).exists():  # the card describes the model that is replaced
         (directory / CARD).unlink(missing_ok=True)
     with store.replacing(directory / WEIGHTS) as temporary:
         mode = temporary.stat().st_mode
@@ -192,22 +191,23 @@ def read_metadata_as(model: type[M], directory: Path | str, fix: str | None = No
 
 
 def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
-    found = _read_foreign(path)
-    if found.get("isa_digest") != isa.digest():
+    saved = _read_foreign(path)
+    # Ids of tokens may mean other instructions, and the sizes would not tell.
+    if saved.get("isa_digest") != isa.digest():
         raise InputError(
             f"{path}: isa_digest: must be {isa.digest()}, that of this instruction set, got "
-            f"{found.get('isa_digest')}; train again"
+            f"{saved.get('isa_digest')}; train again"
         )
     try:
-        sizes = config.Model.model_validate({name: found.get(key) for name, key in _KEYS_OF_SIZES.items()})
+        sizes = config.Model.model_validate({name: saved.get(key) for name, key in _KEYS_OF_SIZES.items()})
     except ValidationError:
         keys = ", ".join(_KEYS_OF_SIZES.values())
         raise InputError(f"{path}: {keys}: not the sizes of a Cadmus model; {_FIX}") from None
     for key, value in transformers_config(sizes).items():
         # Versions of transformers differ in which of the keys of rotary positions they write.
-        if key in _ARCHITECTURE and found.get(key, value if key in _ROTARY else None) != value:
+        if key in _ARCHITECTURE and saved.get(key, value if key in _ROTARY else None) != value:
             raise InputError(
-                f"{path}: {key}: must be {json.dumps(value)}, got {json.dumps(found.get(key))}; "
+                f"{path}: {key}: must be {json.dumps(value)}, got {json.dumps(saved.get(key))}; "
                 "Cadmus runs only models of its own architecture"
             )
     most = _read_foreign(generation).get("max_new_tokens") if generation.exists() else None
@@ -240,22 +240,23 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu", mixer
         store.check_digest(path, metadata.cadmus.files[WEIGHTS], "model")
     store.check_readable(path)
     with reading(path, _FIX):
-        found = load_file(path)
+        tensors = load_file(path)
     if mixer and metadata.model.mixer == config.ATTENTION:
         raise InputError(f"{directory}: model.mixer: is {config.ATTENTION}, not a class; drop --mixer")
     # Without memory, as sizes that the weights do not have could take all of it.
     with torch.device("meta"), _NoInitialValues(), naming(directory):
         model = GPT(metadata.model, mixer)
     expected = _named_weights(model)
-    for name in sorted(expected.keys() ^ found.keys()):
+    for name in sorted(expected.keys() ^ tensors.keys()):
         problem = "missing" if name in expected else "unexpected"
         raise InputError(f"{path}: {name}: {problem} tensor; {_FIX}")
     weights = {
-        name.removeprefix("gpt_neox."): _fitting(path, name, found[name], like.shape)
+        name.removeprefix("gpt_neox."): _fitting(path, name, tensors[name], like.shape)
         for name, like in expected.items()
     }
+    # assign, because tensors without memory take no copy; not strict, as the file has a tied matrix once.
     model.load_state_dict(weights, strict=False, assign=True)
-    if model.sizes.tied:
+    if model.sizes.tied:  # assigning has put another tensor in the place of the shared one
         model.lm_head.weight = model.embed_in.weight
     model = model.eval().requires_grad_(False)
     _check_outputs(path, model)

@@ -29,7 +29,7 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
 
 def causal_pairs(tokens: np.ndarray) -> np.ndarray:
     """Return the pairs of a token and one that it attends to, itself included, in programs of ``tokens``."""
-    return tokens * (tokens + 1) // 2
+    return tokens * (tokens + 1) // 2  # of programs, not of packed rows: attention is within a program
 
 
 def block_matrices(sizes: Model) -> int:
@@ -41,7 +41,7 @@ def _mixing(sizes: Model) -> tuple[int, int]:
     """Return the parameters of what mixes tokens, in matrices and in all else."""
     if sizes.mixer == ATTENTION:
         return 4 * sizes.width**2, 4 * sizes.width
-    from cadmus.model.mixer import counts
+    from cadmus.model.mixer import counts  # it imports torch
 
     return counts(sizes.mixer, sizes.width, sizes.heads)
 

@@ -27,8 +27,7 @@ LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
 """By the names that ``transformers`` has for them."""
-SPARE = 16
-"""Positions by which a cache exceeds the length it was made for or grown to."""
+SPARE = 16  # positions that a cache has to spare, because growing it copies it
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Maps scaled queries (R, H, L, K), keys and values (R, H, S, K) and a bias (R, 1, L, S) to the attention
 output (R, H, L, K)."""
@@ -44,6 +43,7 @@ class Cache:
 
     def __init__(self, sizes: config.Model, rows: int, length: int, like: Tensor) -> None:
         shape = (sizes.layers, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
+        # Not empty memory: a hidden position has the weight 0, and 0 times NaN is NaN.
         self.entries = torch.zeros(shape, dtype=like.dtype, device=like.device)
 
     def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
@@ -53,13 +53,13 @@ class Cache:
             self.entries = F.pad(self.entries, (0, 0, 0, missing + SPARE))
         entries = self.entries[layer]
         rows = torch.arange(len(positions_RL), device=positions_RL.device)[:, None]
-        entries[0][rows, :, positions_RL] = k_RHLK.transpose(1, 2)
+        entries[0][rows, :, positions_RL] = k_RHLK.transpose(1, 2)  # (R, L, H, K): indexed axes come first
         entries[1][rows, :, positions_RL] = v_RHLK.transpose(1, 2)
         return entries[..., :length, :]
 
     def part(self, rows: slice) -> "Cache":
         """Return a view of some rows."""
-        part = copy(self)
+        part = copy(self)  # shares the memory, so that what a part adds is in the whole
         part.entries = self.entries[:, :, rows]
         return part
 
@@ -83,7 +83,7 @@ class GPT(nn.Module):
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
         if sizes.mixer != config.ATTENTION:
             mixer = mixer or known(sizes.mixer)
-        blocks = [Block(sizes, layer, mixer) for layer in range(sizes.layers)]
+        blocks = [Block(sizes, layer, mixer) for layer in range(sizes.layers)]  # typed, unlike a ModuleList
         self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
@@ -106,7 +106,7 @@ class GPT(nn.Module):
     def compile_blocks(self, backend: str = "inductor") -> None:
         """Compile the blocks with torch.compile: one graph for all blocks and any number of rows."""
         for block in self.layers:
-            block.compile(dynamic=True, backend=backend)
+            block.compile(dynamic=True, backend=backend)  # or each number of rows would be compiled anew
 
     def residual_stream(
         self,
@@ -138,7 +138,7 @@ class GPT(nn.Module):
         attend = self.attend or IMPLEMENTATIONS.get(x_RLD.device.type, attend_eager)
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
         rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
-        context = Context(positions_RL, rotation, attend, bias_R1LS, cache)
+        context = Context(positions_RL, rotation, attend, bias_R1LS, cache)  # once for all blocks
         for number, block in enumerate(self.layers[layer:], start=layer + 1):
             x_RLD = edit(number, block(x_RLD, context))
             yield x_RLD
@@ -148,7 +148,7 @@ class GPT(nn.Module):
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         dtype = self.embed_in.weight.dtype
         rotation, bias_R1LL = _rotation(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
-        for block, x_RLD in zip(self.layers, stream, strict=False):
+        for block, x_RLD in zip(self.layers, stream, strict=False):  # the last output has no block after it
             assert isinstance(block, Block)
             yield block.attention.weights(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
@@ -176,6 +176,7 @@ class Block(nn.Module):
         self.mlp = MLP(sizes)
 
     def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
+        # One after the other; GPT-NeoX's own default computes both from the same input.
         x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), context)
         return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
 
@@ -202,7 +203,7 @@ class Attention(nn.Module):
     def _project(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         # GPT-NeoX interleaves query, key and value per head.
         qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
-        queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
+        queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)  # rotated in one operation
         rotated = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]
         q_RHLK, k_RHLK = rotated.permute(3, 0, 2, 1, 4)
         return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
@@ -266,7 +267,7 @@ def attend_eager(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tens
 
 def attend_sdpa(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
     """Attention by PyTorch's fused kernel for any mask."""
-    return F.scaled_dot_product_attention(q_RHLK, k_RHSK, v_RHSK, bias_R1LS, scale=1.0)
+    return F.scaled_dot_product_attention(q_RHLK, k_RHSK, v_RHSK, bias_R1LS, scale=1.0)  # scaled already
 
 
 IMPLEMENTATIONS: dict[str, Attend] = {"cpu": attend_eager, "cuda": attend_sdpa}
@@ -291,7 +292,7 @@ def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> 
     head_width = sizes.width // sizes.heads
     # Not a buffer: casting the model to bf16 would round the frequencies.
     powers = torch.arange(0, head_width, 2, device=positions_RL.device) / head_width
-    angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers
+    angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers  # (R, L, 1, 1, K / 2), in fp32
     # Filled on the device: copying from the host would synchronize a GPU.
     scale = torch.ones(2, 1, device=positions_RL.device)
     scale[0] = head_width**-0.5
@@ -308,6 +309,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, own: Tensor, other: Tensor) -> Tensor:
         ctx.save_for_backward(own, other)
+        # Not addcmul, which takes four times as long in bf16 (docs/log).
         return x * own + x.roll(x.shape[-1] // 2, -1) * other
 
     @staticmethod

@@ -23,7 +23,7 @@ from cadmus.templates.complete_algorithm import calls_in
 
 Value = int | tuple[int, ...]
 _ITEM = re.compile(r"\s*(?:\[([^][]*)\]|([^][,]*))\s*(?:,|$)")
-_SHORTEST = len(r"\L;")
+_SHORTEST = len(r"\L;")  # a definition that uses its argument
 
 
 class Induced(NamedTuple):
@@ -80,6 +80,7 @@ def prompt_of(examples: Sequence[Example]) -> list[str]:
     call = "f"
     if len(first.arguments) == 2:
         call = "l" if isinstance(first.arguments[0], tuple) else "F"
+    # Results of predicates are labels in the template; examples with 0 and 1 alone are taken for these.
     labels = call == "f" and all(example.result in (0, 1) for example in examples)
     return [
         "".join(map(_written, example.arguments)) + call + _answer(example.result, labels)
@@ -93,10 +94,10 @@ def induce(model: Any, examples: str | Sequence[str], k: int, temperature: float
     if len(prompt) + _SHORTEST > model.max_length:
         most = f"programs of this model have at most {model.max_length}"
         raise InputError(f"examples: are {len(prompt)} instructions, and {most}; give fewer or shorter ones")
-    drawn, ended = model.complete([prompt], samples=k, temperature=temperature, seed=seed)
-    groups = votes(prompt, drawn, ended, Dataset()).values()
-    found = (Induced(Counter(texts).most_common(1)[0][0], len(texts)) for texts in groups)
-    return sorted(found, key=lambda induced: -induced.votes)
+    completions, ended = model.complete([prompt], samples=k, temperature=temperature, seed=seed)
+    groups = votes(prompt, completions, ended, Dataset()).values()
+    induced = [Induced(Counter(texts).most_common(1)[0][0], len(texts)) for texts in groups]
+    return sorted(induced, key=lambda group: -group.votes)  # stable: of equals the first that was sampled
 
 
 def votes(prompt: str, completions: Programs, ended: np.ndarray, dataset: Dataset) -> dict[int, list[str]]:
@@ -136,9 +137,9 @@ def _read(text: str) -> Example:
 
 def _values(part: str, text: str) -> tuple[Value, ...]:
     """Read values between commas: a number, or a sequence of numbers between spaces or in brackets."""
-    found: list[Value] = []
+    items: list[Value] = []
     place = 0
-    while place < len(part) or not found:
+    while place < len(part) or not items:  # an empty text reaches the message below
         item = _ITEM.match(part, place)
         if item is None or item.end() == place:
             raise InputError(f"examples: {text!r}: must be numbers, such as '1 2 3 -> 6'")
@@ -153,8 +154,8 @@ def _values(part: str, text: str) -> tuple[Value, ...]:
         if bracketed is None and not numbers:
             raise InputError(f"examples: {text!r}: a value is missing; an empty sequence is []")
         values = tuple(map(int, numbers))
-        found.append(values[0] if bracketed is None and len(values) == 1 else values)
-    return tuple(found)
+        items.append(values[0] if bracketed is None and len(values) == 1 else values)
+    return tuple(items)
 
 
 def _as_sequence(value: Value, sequence: bool) -> Value:

@@ -28,19 +28,14 @@ from cadmus.tools import generator
 if TYPE_CHECKING:
     from cadmus.model.induction import Induced
 
-PROMPT_TOKENS = {"cpu": 1024, "cuda": 65_536}
-"""Maximum number of tokens, padding included, in a forward pass over prompts: a GPU needs many to be busy."""
-PROGRAMS = {"cpu": 512, "cuda": 4096}
-"""Default of the maximum number of programs in a batch, by the type of device."""
-CACHE_BYTES = 8 * 2**30
-"""Size of a key-value cache to which the default is reduced for a large model."""
+PROMPT_TOKENS = {"cpu": 1024, "cuda": 65_536}  # with padding, per pass over prompts: a GPU needs many
+PROGRAMS = {"cpu": 512, "cuda": 4096}  # default of the maximum number of programs in a batch
+CACHE_BYTES = 8 * 2**30  # of a key-value cache, to which the default is reduced for a large model
 SHORT = 16
 """Programs of up to this length are completed together, longer ones with those of up to twice their length:
 a cache is as long as its longest row."""
-COMPACT_BELOW = 0.5
-"""Fraction of unfinished rows below which the finished ones leave the batch."""
-FEW = 16
-"""Programs that are not divided among threads."""
+COMPACT_BELOW = 0.5  # of rows unfinished: compacting halves a batch, so all copies together are one cache
+FEW = 16  # programs that are not divided among threads
 Item = TypeVar("Item")
 Batch = Programs | Iterable[str]
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
@@ -163,13 +158,13 @@ class Cadmus:
         if not (samples >= 1 and temperature >= 0 and 0 < top_p <= 1):
             wanted = "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1"
             raise ValueError(f"{wanted}; got {samples}, {temperature} and {top_p}")
-        copies = np.repeat(np.arange(len(prompts)), samples)
+        copies = np.repeat(np.arange(len(prompts)), samples)  # equal prompts are computed once: _start
         prompts, limits = prompts.take(copies), limits[copies]
         next_token: Choose = choose or greedy
         if choose is None and temperature:
             next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
         room = (limits - prompts.lengths).max(initial=0)
-        # The tokens of each completion, its end included; -1 after them.
+        # The tokens of each completion, its end included; -1 after them. 65 ids fit in a byte.
         output = np.full((len(prompts), room + 1), -1, np.int8)
 
         def compute(rows: np.ndarray) -> None:
@@ -184,14 +179,14 @@ class Cadmus:
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
         """Return next-token log-probabilities, for each program float32 of shape (tokens, 65)."""
         programs = _as_programs(programs)
-        found = [np.empty(0)] * len(programs)
+        results = [np.empty(0)] * len(programs)
         for rows in self._batches_by_length(programs, self.batch_size):
             for part, inputs in self._passes(programs.take(rows)):
                 x = last(self.model.residual_stream(*inputs))
                 log_probabilities = self.model.logits(x).log_softmax(-1).cpu().numpy()
                 for row, of_program in zip(rows[part], log_probabilities, strict=True):
-                    found[row] = of_program[: programs.lengths[row]]
-        return found
+                    results[row] = of_program[: programs.lengths[row]]
+        return results
 
     def hidden_states(self, programs: Batch) -> Layers:
         """Yield the residual stream of programs of one length, batch by batch, each with its slice.
@@ -228,14 +223,14 @@ class Cadmus:
     @torch.inference_mode()
     def _layers(self, programs: Batch, compute: Callable[..., Iterable[torch.Tensor]]) -> Layers:
         programs = _as_programs(programs)
-        if len(set(programs.lengths.tolist())) > 1:
+        if len(set(programs.lengths.tolist())) > 1:  # states of padding would look like results
             raise ValueError("the programs have different lengths")
         for rows in self._batches_by_length(programs, self.batch_size):
             layers = list(compute(*self._inputs(programs.take(rows))))
             yield slice(rows[0], rows[-1] + 1), torch.stack(layers).cpu().numpy()
 
     def _in_batches(self, compute: Callable[[np.ndarray], None], programs: Programs) -> None:
-        most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))
+        most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))  # a batch for every thread
         batches = self._batches_by_length(programs, min(self.batch_size, most))
         in_parallel(compute, batches, self.device)
 
@@ -243,7 +238,7 @@ class Cadmus:
         def fits(rows: int, shortest: int, longest: int) -> bool:
             return rows <= most and longest <= max(2 * shortest, SHORT)
 
-        order = np.argsort(programs.lengths, kind="stable")
+        order = np.argsort(programs.lengths, kind="stable")  # stable, so that _layers yields slices
         for part in _parts(programs.lengths[order], fits):
             yield order[part]
 
@@ -277,10 +272,10 @@ class Cadmus:
             live &= tokens != isa.END_ID
             if live.mean() < COMPACT_BELOW:
                 rows, lengths, limits, tokens = rows[live], lengths[live], limits[live], tokens[live]
-                kept, live = live, live[live]
+                unfinished, live = live, live[live]
                 if not rows.size:
                     return
-                cache.keep(torch.from_numpy(kept).to(self.device), int(lengths.max()))
+                cache.keep(torch.from_numpy(unfinished).to(self.device), int(lengths.max()))
             positions = torch.from_numpy(lengths[:, None]).to(self.device)
             visible = torch.arange(lengths.max() + 1, device=self.device) <= positions[:, :, None]
             inputs = torch.from_numpy(tokens[:, None]).to(self.device)
@@ -330,16 +325,18 @@ class TokenSampler:
         if not shifted.isfinite().all():
             raise InputError("the logits of the model are not finite")
         probabilities = (shifted / self.temperature).softmax(-1)
+        # Stable: equal probabilities in the order of ids, so that samples repeat.
         probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        # The instruction that reaches top_p is still inside, so the nucleus is never empty.
         nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
         reached = nucleus.cumsum(-1)
-        drawn = torch.from_numpy(self._draw(rows))
-        places = (reached <= drawn[:, None] * reached[:, -1:]).sum(-1)
+        uniform = torch.from_numpy(self._draw(rows))
+        places = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1)  # of the nucleus, not of 1
         return order.gather(-1, places[:, None])[:, 0].numpy()
 
     def _draw(self, rows: np.ndarray) -> np.ndarray:
         """Return the next uniform number of each row."""
-        drawn = np.empty(len(rows))
+        uniform = np.empty(len(rows))
         steps = self._steps[rows]
         for step in np.unique(steps).tolist():
             if step not in self._uniform:
@@ -351,9 +348,9 @@ class TokenSampler:
                     stream.bit_generator.advance(self.first)
                 self._uniform[step] = stream.random(len(self._steps))
             now = steps == step
-            drawn[now] = self._uniform[step][rows[now]]
+            uniform[now] = self._uniform[step][rows[now]]
         self._steps[rows] += 1
-        return drawn
+        return uniform
 
 
 def _parts(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> Iterator[slice]:

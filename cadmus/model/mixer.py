@@ -62,10 +62,10 @@ def admit(name: str) -> Mixer:
     if name not in MIXERS:
         module, _, attribute = name.partition(":")
         with _failures(name):
-            found = getattr(importlib.import_module(module), attribute)
-            if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            mixer = getattr(importlib.import_module(module), attribute)
+            if not (isinstance(mixer, type) and issubclass(mixer, nn.Module)):
                 raise TypeError(f"{attribute} is not a class of torch.nn.Module")
-        MIXERS[name] = found
+        MIXERS[name] = mixer
     return MIXERS[name]
 
 
@@ -87,15 +87,16 @@ def check(name: str, width: int, heads: int) -> None:
     """Check on random states that a mixer keeps their shape and reads no token that it may not."""
     mixer = build(name, admit(name), width, heads)
     length = 8
-    program = torch.arange(length) // 5
+    program = torch.arange(length) // 5  # two programs, because a mixer may read another one
     visible = (program[:, None] == program).tril()[None]
+    # In float64, where rounding is far below any gradient.
     x_RLD = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
     with _failures(name):
         mixed = mixer.double()(x_RLD, visible)
         if mixed.shape != x_RLD.shape:
             raise InputError(f"model.mixer: {name}: returns shape {tuple(mixed.shape)} for {(*x_RLD.shape,)}")
         sums = mixed[0].sum(-1)
-        gradients = [torch.autograd.grad(each, x_RLD, retain_graph=True)[0] for each in sums]
+        gradients = [torch.autograd.grad(total, x_RLD, retain_graph=True)[0] for total in sums]
     for token, gradient in enumerate(gradients):
         sizes = gradient[0].abs().sum(-1)
         # Sums that cancel leave rounding.
@@ -112,9 +113,9 @@ def counts(name: str, width: int, heads: int) -> tuple[int, int]:
     mixer = admit(name)
     # Without memory, which large sizes could take all of.
     with torch.device("meta"):
-        parameters = [each.shape for each in build(name, mixer, width, heads).parameters()]
-    matrices = sum(shape.numel() for shape in parameters if len(shape) == 2)
-    return matrices, sum(shape.numel() for shape in parameters) - matrices
+        shapes = [parameter.shape for parameter in build(name, mixer, width, heads).parameters()]
+    matrices = sum(shape.numel() for shape in shapes if len(shape) == 2)
+    return matrices, sum(shape.numel() for shape in shapes) - matrices
 
 
 @contextmanager
@@ -124,6 +125,6 @@ def _failures(name: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # a module may call exit() when it is imported
         wanted = "wanted a class that takes a width and heads, and states and a mask"
         raise InputError(f"model.mixer: {name}: {error or type(error).__name__}; {wanted}") from None

@@ -14,10 +14,8 @@ from torch.nn import functional as F
 from cadmus.model.inference import Cadmus
 from cadmus.programs import TOKEN_OF_BYTE, Programs
 
-STEPS, BATCH, RATE = 40, 128, 0.02
-"""Of the optimizer, Adam, that learns a subspace."""
-POINTS = 4
-"""Between the two states of a pair, at which gradients attribute an answer to directions."""
+STEPS, BATCH, RATE = 40, 128, 0.02  # of Adam, which learns a subspace
+POINTS = 4  # between the two states of a pair, at which gradients attribute an answer to directions
 
 
 class Pairs(NamedTuple):
@@ -44,15 +42,15 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
     programs = {side: Programs.from_strings(table[side]) for side in ("base", "source")}
     right = np.ones(len(table), np.bool_)
     for side, prompts in programs.items():
-        wanted = TOKEN_OF_BYTE[np.frombuffer("".join(table[f"{side}_answer"]).encode(), np.uint8)]
-        right &= model.next_logits(prompts).argmax(-1) == wanted
+        expected = TOKEN_OF_BYTE[np.frombuffer("".join(table[f"{side}_answer"]).encode(), np.uint8)]
+        right &= model.next_logits(prompts).argmax(-1) == expected
     rows = np.flatnonzero(right)
     place = torch.arange(len(rows), device=model.device)
     states, tokens = {}, {}
     for side, prompts in programs.items():
         tokens[side] = torch.from_numpy(table[f"{side}_token"].to_numpy()[rows]).to(model.device)
         states[side] = model.states(prompts.take(rows)) if len(rows) else []
-    value, of_source = (table[f"{side}_value"].to_numpy()[rows] for side in ("base", "source"))
+    value, source_value = (table[f"{side}_value"].to_numpy()[rows] for side in ("base", "source"))
     answer = TOKEN_OF_BYTE[np.frombuffer("".join(table["answer"]).encode(), np.uint8)][rows]
     return Pairs(
         states["base"],
@@ -61,7 +59,7 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
         torch.from_numpy(programs["base"].lengths[rows] - 1).to(model.device),
         torch.from_numpy(answer).to(model.device),
         torch.from_numpy(value).to(model.device),
-        torch.from_numpy(of_source - value).to(model.device),
+        torch.from_numpy(source_value - value).to(model.device),
     )
 
 
@@ -74,7 +72,7 @@ def counterfactual_answers(model: Cadmus, pairs: Pairs, layer: int, basis_DK: Te
 
 def subspaces(model: Cadmus, pairs: Pairs, layer: int, directions: int, seed: int) -> dict[str, Tensor]:
     """Return ``random`` directions and, if there are pairs, those ``learned`` from them: (D, K) each."""
-    rng = torch.Generator().manual_seed(seed % 2**63)
+    rng = torch.Generator().manual_seed(seed % 2**63)  # seeds have 128 bits, PyTorch takes 64
     random_DK = torch.randn(model.sizes.width, directions, generator=rng).to(model.device)
     if not len(pairs.token):
         return {"random": random_DK}
@@ -90,14 +88,14 @@ def attributions(model: Cadmus, pairs: Pairs, layer: int, directions_FD: Tensor)
     unit_FD = F.normalize(directions_FD.to(pairs.base[layer]), dim=1)
     place = torch.arange(len(pairs.token), device=model.device)
     change_RD = pairs.source[layer] - pairs.base[layer][place, pairs.token]
-    found_F = torch.zeros(len(unit_FD), device=model.device)
+    effect_F = torch.zeros(len(unit_FD), device=model.device)
     for point in range(POINTS):
-        moved_RD = ((point + 0.5) / POINTS * change_RD).requires_grad_()
+        moved_RD = ((point + 0.5) / POINTS * change_RD).requires_grad_()  # midpoint rule
         x_RLD = pairs.base[layer].index_put((place, pairs.token), moved_RD, accumulate=True)
         loss = F.cross_entropy(model.logits_from(x_RLD, layer, pairs.end), pairs.answer, reduction="sum")
         (gradient_RD,) = torch.autograd.grad(loss, [moved_RD])
-        found_F -= ((change_RD @ unit_FD.T) * (gradient_RD @ unit_FD.T)).mean(0)
-    return found_F / POINTS
+        effect_F -= ((change_RD @ unit_FD.T) * (gradient_RD @ unit_FD.T)).mean(0)
+    return effect_F / POINTS
 
 
 def exchanged_logits(
@@ -108,7 +106,7 @@ def exchanged_logits(
     place = torch.arange(len(x_RLD), device=x_RLD.device)
     change_RD = pairs.source[layer][rows] - x_RLD[place, token]
     if basis_DK is not None:
-        orthonormal_DK = torch.linalg.qr(basis_DK)[0]
+        orthonormal_DK = torch.linalg.qr(basis_DK)[0]  # Adam's steps do not keep a basis orthonormal
         change_RD = change_RD @ orthonormal_DK @ orthonormal_DK.T
     x_RLD = x_RLD.index_put((place, token), change_RD, accumulate=True)
     return model.logits_from(x_RLD, layer, pairs.end[rows])
@@ -121,6 +119,7 @@ def learned_basis(model: Cadmus, pairs: Pairs, layer: int, directions: int, rng:
     with_value_D1 = F.normalize(change_RD.T @ pairs.change.to(change_RD)[:, None], dim=0)
     most_DK = torch.linalg.svd(change_RD, full_matrices=False)[2][: directions - 1].T
     start_DK = torch.cat([with_value_D1, most_DK], 1)
+    # Padding alone would be zeros, which have no direction; there may be fewer pairs than directions.
     noise_DK = 1e-3 * torch.randn(len(start_DK), directions, generator=rng).to(start_DK)
     basis_DK = (F.pad(start_DK, (0, directions - start_DK.shape[1])) + noise_DK).requires_grad_()
     optimizer = torch.optim.Adam([basis_DK], lr=RATE)

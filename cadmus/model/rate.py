@@ -5,8 +5,7 @@ import time
 
 import torch
 
-SIZE = 1024
-"""Rows of a matrix on a CPU; on a GPU eight times as many."""
+SIZE = 1024  # rows on a CPU; on a GPU, whose launches take as long as so few, 8 times as many
 SECONDS = 0.2
 
 
@@ -41,4 +40,4 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         taken.append(time.perf_counter() - start)
-    return 2.0 * size**3 / statistics.median(taken)
+    return 2.0 * size**3 / statistics.median(taken)  # the median, as other processes take some time away

@@ -17,11 +17,11 @@ def verified(prompts: Programs, completions: Programs, ended: np.ndarray) -> np.
     # Numba takes half a second to import, and most commands do not verify.
     from cadmus.vm.compiled import are_true
 
-    rows = np.flatnonzero(ended & ~drops(completions))
+    rows = np.flatnonzero(ended & ~drops(completions))  # cheap tests first; `ignores` executes many times
     rows = rows[are_true(join(prompts.take(rows), completions.take(rows)))]
-    found = np.zeros(len(ended), np.bool_)
-    found[rows] = ~ignores(prompts.take(rows), completions.take(rows))
-    return found
+    valid = np.zeros(len(ended), np.bool_)
+    valid[rows] = ~ignores(prompts.take(rows), completions.take(rows))
+    return valid
 
 
 def ignores(prompts: Programs, completions: Programs) -> np.ndarray:

@@ -48,7 +48,7 @@ def advanced_sequences(draw: Draw, n: int) -> Samples:
     return answered(
         draw.mix(
             n,
-            *[lambda k: join(changed(k), query(k))] * 6,
+            *[lambda k: join(changed(k), query(k))] * 6,  # six of eight; mix draws evenly
             # Folds; the second drops the accumulator, so that the last element decides.
             lambda k: join(definition(PAIR_FUNCTION.draw(draw, k)), sequence(k), draw.digit(k), b"l"),
             lambda k: join(

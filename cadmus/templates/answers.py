@@ -26,13 +26,14 @@ def answer(outcome: Outcome, labels: np.ndarray | None = None) -> Programs:
 
     In the rows of the mask ``labels``, the value is its own answer: ``!`` for 0, nothing for any other.
     """
-    kind = np.where(outcome.kind == SEQUENCE, 1, 0)
+    variant = np.where(outcome.kind == SEQUENCE, 1, 0)
     if labels is not None:
-        kind[labels] = 2
-    numbers, sequences, labeled = (rows_of(outcome, kind == which) for which in range(3))
+        variant[labels] = 2
+    numbers, sequences, labeled = (rows_of(outcome, variant == which) for which in range(3))
+    # The label 1 makes the program true as it is, and 0 after `!`.
     label = join(nothing(len(labeled.kind)), b"!")
     return interleave(
-        kind,
+        variant,
         [
             join(numeral(numbers.values[:, 0]), b"="),
             _sequence_answer(sequences),
@@ -67,6 +68,7 @@ def numeral(values: np.ndarray) -> Programs:
     return _numerals().take(values + NUMERAL_MAX)
 
 
+# A table, because writing the numbers of a batch one by one would need a loop over programs.
 @functools.cache
 def _numerals() -> Programs:
     """Return the numerals from -NUMERAL_MAX to NUMERAL_MAX."""

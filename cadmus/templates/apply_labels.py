@@ -18,6 +18,7 @@ def apply_labels(draw: Draw, n: int) -> Samples:
     prompt = draw.mix(
         n,
         lambda k: join(definition(SEQUENCE_PREDICATE.draw(draw, k)), sequence(k), b"f"),
+        # `E`, because `:` needs the sequence itself under its labels.
         lambda k: join(definition(NUMBER_LABEL.draw(draw, k)), sequence(k), b"Em:"),
     )
     return answered(prompt)

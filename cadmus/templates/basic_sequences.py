@@ -16,7 +16,7 @@ def basic_sequences(draw: Draw, n: int) -> Samples:
         return draw.mix(
             k,
             lambda k: join(draw.digit(k, 0, lengths[1] - 1), b"@"),
-            lambda k: join(draw.digit(k, 1, lengths[1]), b"~@"),
+            lambda k: join(draw.digit(k, 1, lengths[1]), b"~@"),  # from the end: -1 is the last
         )
 
     def aggregate(k: int) -> Programs:

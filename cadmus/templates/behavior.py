@@ -41,9 +41,13 @@ CALLS: dict[str, Callable[[Draw, int], Programs]] = {
 }
 """Samplers of calls, by what the function does."""
 SAME_INPUTS = {
-    **dict.fromkeys(("calculate", "map", "filter"), "calculate"),
-    **dict.fromkeys(("calculate with two", "fold"), "calculate with two"),
-    **dict.fromkeys(("label or reduce", "change"), "label or reduce"),
+    "calculate": "calculate",
+    "map": "calculate",
+    "filter": "calculate",
+    "calculate with two": "calculate with two",
+    "fold": "calculate with two",
+    "label or reduce": "label or reduce",
+    "change": "label or reduce",
 }
 """Calls with the inputs by which the functions of each kind of calls are told apart."""
 
@@ -51,8 +55,7 @@ DEFINITION = re.compile(r";*\\[^;]*;*")
 """A completion that is one definition, with stray ``;``, which do nothing."""
 FRESH_INPUTS = 32
 """Inputs on which two functions must agree."""
-_AT_ONCE = 1 << 13
-"""Functions that are called with the fresh inputs at once."""
+_AT_ONCE = 1 << 13  # functions called at once, for memory: each with all fresh inputs
 _DEFINITION = r"\\([^;]*);?"
 _KNOWN_PLACES: dict[tuple[str | None, str], float] = {}
 """Places by body and name of the calls; there are fewer than a million in a sampled shard."""
@@ -69,6 +72,7 @@ def fresh_calls(dataset: str) -> dict[str, Programs]:
     draw = Draw(generator(0, "fresh inputs"), Dataset.model_validate_json(dataset))
     calls = {}
     for name, sampler in CALLS.items():
+        # Many times as many, so that enough are distinct and every single number is there.
         distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))
         calls[name] = Programs.from_strings(distinct[i % len(distinct)] for i in range(FRESH_INPUTS))
     return calls
@@ -81,17 +85,17 @@ def closed(texts: Iterable[str]) -> Programs:
 
 def behavior(definitions: Programs, calls: Programs) -> np.ndarray:
     """Return a number for each definition, equal for those that agree on all calls: int64, shape (n,)."""
-    found = np.empty(len(definitions), np.int64)
+    numbers = np.empty(len(definitions), np.int64)
     for start in range(0, len(definitions), _AT_ONCE):
         part = definitions.take(np.arange(start, min(start + _AT_ONCE, len(definitions))))
-        of, call = (side.ravel() for side in np.indices((len(part), len(calls))))
-        outcome = execute(join(part.take(of), calls.take(call)))
+        function, call = (side.ravel() for side in np.indices((len(part), len(calls))))
+        outcome = execute(join(part.take(function), calls.take(call)))
         # All but the first, the truth.
         results = np.column_stack(outcome[1:]).astype(np.int64).reshape(len(part), -1)
-        # 64 bits tell different results apart.
+        # A random linear hash; sums wrap at 64 bits, which tell different results apart.
         factors = np.random.default_rng(0).integers(1, 2**62, results.shape[1])
-        found[start : start + len(part)] = results @ factors
-    return found
+        numbers[start : start + len(part)] = results @ factors
+    return numbers
 
 
 class Functions(NamedTuple):
@@ -113,8 +117,9 @@ def functions(grammar: Grammar, calls: str) -> Functions:
     texts = sorted(grammar.texts, key=lambda text: (-grammar.texts[text], len(text), text))
     definitions = definition(Programs.from_strings(texts))
     computed = behavior(definitions, fresh_calls(Dataset().model_dump_json())[calls])
-    _, first, of = np.unique(computed, return_index=True, return_inverse=True)
-    probability = np.bincount(of, [grammar.texts[text] for text in texts])
+    # The first of each class, in the order above, is its likeliest spelling.
+    _, first, function = np.unique(computed, return_index=True, return_inverse=True)
+    probability = np.bincount(function, [grammar.texts[text] for text in texts])
     return Functions(definitions.take(first), probability / probability.sum())
 
 
@@ -133,12 +138,14 @@ def places(programs: Programs) -> np.ndarray:
     body = pl.when(one & call.is_not_null()).then(text.extract(_DEFINITION))
     inputs = call.replace_strict({"F": "calculate with two", "l": "calculate with two"}, default="calculate")
     inputs = pl.when((call == "f") & rest.contains("[uI]")).then(pl.lit("label or reduce")).otherwise(inputs)
-    found = pl.DataFrame({"text": programs.to_arrow()}).select(body.alias("body"), inputs.alias("call"))
-    distinct = found.drop_nulls().unique(maintain_order=True)
+    keys = pl.DataFrame({"text": programs.to_arrow()}).select(body.alias("body"), inputs.alias("call"))
+    # Programs of a shard share functions, and each takes 32 calls.
+    distinct = keys.drop_nulls().unique(maintain_order=True)
     for name, calls in fresh_calls(Dataset().model_dump_json()).items():
         bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in _KNOWN_PLACES]
         computed = behavior(Programs.from_strings(rf"\{body};" for body in bodies), calls)
+        # The golden ratio (Fibonacci hashing) scatters sums; those of small results are small.
         scattered = computed.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        of_bodies = (scattered >> np.uint64(11)) / 2.0**53
-        _KNOWN_PLACES.update(zip(((body, name) for body in bodies), of_bodies.tolist(), strict=True))
-    return np.array([_KNOWN_PLACES.get(row, np.nan) for row in found.iter_rows()], np.float64)
+        body_places = (scattered >> np.uint64(11)) / 2.0**53  # a float64 has 53 bits
+        _KNOWN_PLACES.update(zip(((body, name) for body in bodies), body_places.tolist(), strict=True))
+    return np.array([_KNOWN_PLACES.get(key, np.nan) for key in keys.iter_rows()], np.float64)

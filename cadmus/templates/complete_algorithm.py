@@ -46,12 +46,12 @@ _BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
 
 def calls_in(prompt: str) -> str:
     """Return the name in :data:`CALLS` of the calls in a prompt of this template."""
-    found = FIRST_EXAMPLE.match(prompt)
-    if not found:
+    example = FIRST_EXAMPLE.match(prompt)
+    if not example:
         raise Defect(f"{prompt!r} does not begin with a call of complete_algorithm")
-    if found["call"] in _BY_SYMBOL:
-        return _BY_SYMBOL[found["call"]]
-    if not found["sequence"]:
+    if example["call"] in _BY_SYMBOL:
+        return _BY_SYMBOL[example["call"]]
+    if not example["sequence"]:
         return "calculate"
     # Only results that are sequences are compared with Y.
     return "change" if "Y" in prompt else "label or reduce"
@@ -83,19 +83,20 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     weights, _, calls = zip(*KINDS, strict=True)
     kind = draw.rng.choice(len(KINDS), size=n, p=np.divide(weights, sum(weights)))
     count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
-    written = _by_kind(kind, [partial(functions_of(of).draw, draw.rng) for of in range(len(KINDS))])
+    written = _by_kind(kind, [partial(functions_of(index).draw, draw.rng) for index in range(len(KINDS))])
     call = _by_kind(np.repeat(kind, count), [partial(CALLS[name], draw) for name in calls])
 
     outcome = compiled.execute(join(written.take(np.repeat(np.arange(n), count)), call))
     labels = np.repeat(kind < LABELLING, count)
     first = np.cumsum(count) - count
-    # A number for each result, the same for the same results.
+    # A number for each result, the same for the same results; a collision only drops a prompt.
     result = outcome.length + outcome.values.astype(np.int64) @ (7 ** np.arange(outcome.values.shape[1]))
     fits = np.logical_and.reduceat(writable(outcome), first)
+    # Equal results would fit a constant; a single example has no other to differ from.
     fits &= (np.minimum.reduceat(result, first) < np.maximum.reduceat(result, first)) | (count == 1)
 
-    kept = np.repeat(fits, count)
-    example = join(call.take(kept), answer(rows_of(outcome, kept), labels[kept]))
+    rows = np.repeat(fits, count)
+    example = join(call.take(rows), answer(rows_of(outcome, rows), labels[rows]))
     # The examples of a prompt follow each other.
     examples = Programs(example.data, example.offsets[offsets_of(count[fits])])
     return Samples(join(examples, written.take(fits)), examples.lengths)

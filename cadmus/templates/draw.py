@@ -23,6 +23,7 @@ class Draw:
 
     def choice(self, n: int, symbols: bytes) -> np.ndarray:
         """Draw one of ``symbols`` per row: uint8, shape (n,)."""
+        # With another dtype, here and below, the stream gives other numbers and all datasets change.
         return np.frombuffer(symbols, np.uint8)[self.rng.integers(len(symbols), size=n, dtype=np.uint8)]
 
     def digit(self, n: int, low: int = 0, high: int = 9) -> np.ndarray:
@@ -39,6 +40,7 @@ class Draw:
 
     def mix(self, n: int, *samplers: Callable[[int], Programs]) -> Programs:
         """Draw ``n`` programs, each from one of ``samplers`` with equal probability."""
+        # mix_parts expects tuples; the default binds each sampler, as the loop changes what the name means.
         (mixed,) = self.mix_parts(n, *(lambda k, sampler=sampler: (sampler(k),) for sampler in samplers))
         return mixed
 
@@ -46,25 +48,25 @@ class Draw:
         """As :meth:`mix`, for samplers that return several pieces per row, all the same number."""
         variant = self.rng.integers(len(samplers), size=n, dtype=np.uint8)
         counts = np.bincount(variant, minlength=len(samplers)).tolist()
-        drawn = [sampler(count) for sampler, count in zip(samplers, counts, strict=True)]
-        return tuple(interleave(variant, parts) for parts in zip(*drawn, strict=True))
+        batches = [sampler(count) for sampler, count in zip(samplers, counts, strict=True)]
+        return tuple(interleave(variant, parts) for parts in zip(*batches, strict=True))
 
-    def values(self, n: int, of: ExpressionTemplate) -> np.ndarray:
+    def values(self, n: int, fields: ExpressionTemplate) -> np.ndarray:
         """Draw numbers to compare, each the value of some expression: int64, shape (n,)."""
-        return self._sampler(of).values(self.rng, n)
+        return self._sampler(fields).values(self.rng, n)
 
-    def expression(self, values: np.ndarray, of: ExpressionTemplate) -> Programs:
+    def expression(self, values: np.ndarray, fields: ExpressionTemplate) -> Programs:
         """Draw an expression for each of ``values``, which must be :meth:`expressible`."""
-        return self._sampler(of).expressions(self.rng, values)
+        return self._sampler(fields).expressions(self.rng, values)
 
-    def expressible(self, values: np.ndarray, of: ExpressionTemplate) -> np.ndarray:
+    def expressible(self, values: np.ndarray, fields: ExpressionTemplate) -> np.ndarray:
         """Tell which of ``values`` are in the range and have an expression: bool, of the same shape."""
-        return self._sampler(of).has(values)
+        return self._sampler(fields).has(values)
 
-    def _sampler(self, of: ExpressionTemplate) -> ValueSampler:
-        key = f"{of.expression_lengths} {of.length_weights} {of.operators}"
+    def _sampler(self, fields: ExpressionTemplate) -> ValueSampler:
+        key = f"{fields.expression_lengths} {fields.length_weights} {fields.operators}"  # fields have no hash
         if key not in self._samplers:
-            self._samplers[key] = ValueSampler(of, self.dataset.values)
+            self._samplers[key] = ValueSampler(fields, self.dataset.values)
         return self._samplers[key]
 
     def sequence(self, n: int, lengths: Sequence[int]) -> Programs:
@@ -82,6 +84,7 @@ class Draw:
         """Draw ``number`` sequences per row, built by appending; those of a row have the same length."""
         low, high = lengths
         size = self.rng.integers(low, high + 1, size=n)
+        # Every row draws all elements and drops those beyond its size: no loop over rows.
         return [
             join(nothing(n), b"u", *(only_where(join(self.literal(n), b"b"), size > i) for i in range(high)))
             for _ in range(number)
@@ -113,9 +116,9 @@ def without_majority(draw: Draw, symbols: np.ndarray) -> np.ndarray:
 
     Rows with the most frequent symbol are dropped at random, if it has one.
     """
-    most = np.bincount(symbols, minlength=1).argmax()
+    most = np.bincount(symbols, minlength=1).argmax()  # of no rows, argmax would fail
     majority = symbols == most
     others = np.sum(~majority)
     # Without any other symbol there is nothing to balance.
-    kept = others / np.sum(majority) if 0 < others < np.sum(majority) else 1
-    return np.flatnonzero(~majority | (draw.rng.random(len(symbols)) < kept))
+    fraction = others / np.sum(majority) if 0 < others < np.sum(majority) else 1
+    return np.flatnonzero(~majority | (draw.rng.random(len(symbols)) < fraction))

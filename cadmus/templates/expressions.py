@@ -53,6 +53,7 @@ class _Groups:
             raise ValueError(f"no expression has the value {values[indices < 0][0]}")
         return indices
 
+    # An entry per integer: a look-up then takes constant time, where searching a table of values would not.
     @functools.cached_property
     def _below(self) -> np.ndarray:
         """The number of expressions below each value, from the smallest value to one above the largest."""
@@ -95,15 +96,15 @@ class Composed(_Groups):
     def sample(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
         """As :meth:`Expressions.sample`."""
         group = np.searchsorted(self.before, self._draw(rng, values), "right") - 1
-        drawn = []
+        batches = []
         lengths = self.left_length[group]
         for left_length in range(1, self.length - 1, 2):
-            of = group[lengths == left_length]
-            left = short_expressions(left_length, self.operators).sample(rng, self.left[of])
+            chosen = group[lengths == left_length]
+            left = short_expressions(left_length, self.operators).sample(rng, self.left[chosen])
             right_length = self.length - 1 - left_length
-            right = short_expressions(right_length, self.operators).sample(rng, self.right[of])
-            drawn.append(join(left, right, self.operator[of]))
-        return interleave(lengths // 2, drawn)
+            right = short_expressions(right_length, self.operators).sample(rng, self.right[chosen])
+            batches.append(join(left, right, self.operator[chosen]))
+        return interleave(lengths // 2, batches)  # of the lengths 1, 3 and 5
 
 
 def expressions(length: int, operators: str = OPERATORS) -> Expressions | Composed:
@@ -120,6 +121,7 @@ def short_expressions(length: int, operators: str = OPERATORS) -> Expressions:
     outcome = compiled.execute(_fixed_length(texts))
     rows = np.flatnonzero(outcome.kind == NUMBER)
     values = outcome.values[rows, 0].astype(np.int64)
+    # Stable, so that an expression has the same index, and a seed draws it, on every machine.
     order = np.argsort(values, kind="stable")
     return Expressions(values[order], np.arange(len(values) + 1), texts[rows[order]])
 
@@ -129,7 +131,8 @@ def _compose(length: int, operators: str) -> Composed:
     """Execute one example of every pair of shorter values with every operator."""
     columns = []
     for left_length in range(1, length - 1, 2):
-        tables = [short_expressions(of, operators) for of in (left_length, length - 1 - left_length)]
+        right_length = length - 1 - left_length
+        tables = [short_expressions(part, operators) for part in (left_length, right_length)]
         (left_values, left_first, left_counts), (right_values, right_first, right_counts) = (
             np.unique(table.values, return_index=True, return_counts=True) for table in tables
         )

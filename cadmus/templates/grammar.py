@@ -32,12 +32,12 @@ class Grammar:
     @cached_property
     def texts(self) -> dict[str, float]:
         """All texts and their probabilities."""
-        found: dict[str, float] = defaultdict(float)
+        probabilities: dict[str, float] = defaultdict(float)  # added up: two forms may give the same text
         for form in self.forms:
             for parts in product(*map(_outcomes, form)):
-                texts, probabilities = zip(*parts, strict=True)
-                found["".join(texts)] += prod(probabilities) / len(self.forms)
-        return dict(found)
+                texts, factors = zip(*parts, strict=True)
+                probabilities["".join(texts)] += prod(factors) / len(self.forms)
+        return dict(probabilities)
 
 
 def _draw(form: tuple[str | Grammar, ...], draw: Draw, n: int) -> Programs:

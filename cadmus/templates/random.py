@@ -14,4 +14,5 @@ def random(draw: Draw, n: int) -> Samples:
     low, high = draw.dataset.templates.random.length
     lengths = draw.rng.integers(low, high + 1, size=n)
     offsets = offsets_of(lengths)
-    return Samples(Programs(draw.choice(int(offsets[-1]), SYMBOLS), offsets), np.maximum(lengths // 2, 1))
+    programs = Programs(draw.choice(int(offsets[-1]), SYMBOLS), offsets)
+    return Samples(programs, np.maximum(lengths // 2, 1))  # a program of one instruction has a prompt, too

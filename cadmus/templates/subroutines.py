@@ -33,10 +33,12 @@ def subroutines(draw: Draw, n: int) -> Samples:
     fits = (outcome.kind == NUMBER) & draw.expressible(x, COMPARED)
     *definitions, call = (piece.take(fits) for piece in (*definitions, call))
     x, n = x[fits], int(fits.sum())
+    # Half of the programs ask for a definition, the others for the comparator.
     last = draw.rng.choice([BEFORE, BETWEEN, AFTER, AFTER], size=n)
     # Of the others, half of the expressions have the value of the call.
     equal = (last == AFTER) | (draw.rng.random(n) < 0.5)
     y = np.where(equal, x, draw.values(n, COMPARED))
+    # Not after the last definition, which is the one that may be asked for.
     earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
     places = (*np.sort(earlier, axis=0), last)
 
@@ -57,7 +59,7 @@ def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
     def x(k: int) -> Programs:
         return draw.mix(
             k,
-            *[lambda k: join(draw.digit(k))] * 2,
+            *[lambda k: join(draw.digit(k))] * 2,  # two of three arguments are digits
             lambda k: draw.expression(draw.values(k, ARGUMENT), ARGUMENT),
         )
 
@@ -69,6 +71,7 @@ def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
 
     return draw.mix_parts(
         n,
+        # Weights: nearly half of the programs have a single subroutine.
         *[lambda k: (nothing(k), nothing(k), one(k), join(x(k), b"f"))] * 6,
         *[lambda k: (nothing(k), nothing(k), two(k), join(xy(k), b"F"))] * 4,
         # Composition, and an operator on two results.
