@@ -22,6 +22,7 @@ from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
+from cadmus.tables import counted
 
 T = TypeVar("T")
 
@@ -274,7 +275,7 @@ def _describe(error: ValidationError, model: Any) -> str:
         message = f"{re.sub('^[A-Z][a-z]+ should ', 'must ', message)}, got {given}"
     text = f"{field}: {message}" if field else message
     more = len(problems) - 1
-    return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")
+    return f"{text} (and {counted(more, 'more problem')})" if more else text
 
 
 def _fields(model: Any, path: tuple[int | str, ...]) -> list[str]:
