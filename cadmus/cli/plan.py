@@ -84,14 +84,9 @@ def _size(plan: dict[str, Any]) -> dict[str, str]:
 
 
 def _row(estimate: Estimate) -> tuple[str, ...]:
-    count, device = estimate.count, estimate.device
-    return (
-        f"{count} × {device}" if count > 1 else device,
-        _time(estimate.hours),
-        f"{estimate.usd:,.2f}",
-        f"{100 * estimate.mfu:.0f}%",
-        "measured" if estimate.measured else "estimate",
-    )
+    name = f"{estimate.count} × {estimate.device}" if estimate.count > 1 else estimate.device
+    basis = "measured" if estimate.measured else "estimate"
+    return name, _time(estimate.hours), f"{estimate.usd:,.2f}", f"{100 * estimate.mfu:.0f}%", basis
 
 
 def _time(hours: float) -> str:
