@@ -239,6 +239,7 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
 
 
 def _total(trainings: list[Estimate]) -> Estimate:
-    hours = sum(each.hours for each in trainings)
-    mfu = sum(each.mfu * each.hours for each in trainings) / hours
-    return replace(trainings[0], hours=hours, usd=sum(each.usd for each in trainings), mfu=mfu)
+    hours = sum(training.hours for training in trainings)
+    usd = sum(training.usd for training in trainings)
+    mfu = sum(training.mfu * training.hours for training in trainings) / hours
+    return replace(trainings[0], hours=hours, usd=usd, mfu=mfu)

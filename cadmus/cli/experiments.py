@@ -205,7 +205,7 @@ def _print_findings(findings: Findings) -> None:
             return f"{value:,}"
         return f"{value:.2f}" if column == "loss" else percent(value)
 
-    rows = ([cell(*named) for named in row.items()] for row in findings.table.iter_rows(named=True))
+    rows = ([cell(*item) for item in row.items()] for row in findings.table.iter_rows(named=True))
     click.echo(f"{findings.title}\n")
     options.echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
 

@@ -76,11 +76,8 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own imports all commands.
-        items = [
-            CompletionItem(name, help=text)
-            for name, (_, _, text) in COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name][2]) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
 

@@ -205,7 +205,7 @@ class OODRule(Section):
     @model_validator(mode="after")
     def _check(self) -> "OODRule":
         conditions = (self.values, self.length, self.contains, self.functions)
-        if conditions.count(None) != len(conditions) - 1:
+        if sum(condition is not None for condition in conditions) != 1:
             raise ValueError("a rule has exactly one of values, length, contains and functions")
         if self.compared == "both" and self.values is None:
             raise ValueError("compared: needs values; remove it")
