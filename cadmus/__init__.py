@@ -34,11 +34,18 @@ __all__ = [
 # machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log).
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
-# Module and extra of each name.
+# Module and extra of each name; the reference VM needs no extra.
 _SOURCES = {
     "Cadmus": ("cadmus.model.inference", "model"),
-    **dict.fromkeys(("run", "stacks", "trace"), ("cadmus.vm.reference", "")),
-    **dict.fromkeys(("Reason", "Task", "Verdict", "sample", "tasks", "verify"), ("cadmus.api", "sample")),
+    "Reason": ("cadmus.api", "sample"),
+    "Task": ("cadmus.api", "sample"),
+    "Verdict": ("cadmus.api", "sample"),
+    "run": ("cadmus.vm.reference", ""),
+    "sample": ("cadmus.api", "sample"),
+    "stacks": ("cadmus.vm.reference", ""),
+    "tasks": ("cadmus.api", "sample"),
+    "trace": ("cadmus.vm.reference", ""),
+    "verify": ("cadmus.api", "sample"),
 }
 
 

@@ -125,7 +125,8 @@ def tasks(
     if name not in questions:
         raise InputError(f"{template} has no question {name!r}; {suggest(name, questions)}")
     first, skipped = divmod(start, CHUNK)
-    chunks = (_chunk(section, seed_of(seed, "tasks"), template, split, name, each) for each in count(first))
+    source = seed_of(seed, "tasks")
+    chunks = (_chunk(section, source, template, split, name, number) for number in count(first))
     return islice(chain.from_iterable(chunks), skipped, None)
 
 
@@ -166,9 +167,10 @@ def verify(
         dataset: the ``dataset`` that the tasks were sampled with. It limits the length of programs, and fresh
             inputs of induction are drawn from it.
     """
-    single, section = isinstance(completion, str), _section(dataset)
+    single = isinstance(completion, str)
+    section = _section(dataset)
     n = 1 if single else len(completion)
-    known = {name: question for of in TEMPLATES for name, question in questions_of(of).items()}
+    known = {name: question for template in TEMPLATES for name, question in questions_of(template).items()}
     questions = _column("question", question, n, single, shared=True)
     for name in set(questions) - known.keys():
         raise InputError(f"no question {name!r}; {suggest(name, known)}")
@@ -179,9 +181,9 @@ def verify(
     reasons = [_unreadable(*row, section.max_length) for row in zip(prompts, texts, references, strict=True)]
     for name in dict.fromkeys(questions):
         rows = [row for row in range(n) if questions[row] == name and reasons[row] is None]
-        of = [(prompts[row], texts[row], references[row], ends[row]) for row in rows]
-        for row, graded in zip(rows, _grade(known[name], of, section) if rows else (), strict=True):
-            reasons[row] = graded
+        answers = [(prompts[row], texts[row], references[row], ends[row]) for row in rows]
+        for row, reason in zip(rows, _grade(known[name], answers, section), strict=True):
+            reasons[row] = reason
     verdicts = [_VERDICTS[reason] for reason in reasons if reason]
     return verdicts[0] if single else verdicts
 
@@ -192,9 +194,9 @@ def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -
     if is_one and (single or shared):
         return [value] * n
     if is_one or single or len(value) != n:
-        wanted = "one value" if single else f"a list of length {n}"
+        form = "one value" if single else f"a list of length {n}"
         got = "one string" if is_one else f"a list of length {len(value)}"
-        raise InputError(f"{name}: must be {wanted}, as completion is, got {got}")
+        raise InputError(f"{name}: must be {form}, as completion is, got {got}")
     return value
 
 
@@ -212,8 +214,10 @@ def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -
 
 def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: Dataset) -> list[Reason]:
     """Grade readable completions of one question: rows of prompt, completion, reference and ended."""
+    if not rows:
+        return []
     prompts, completions, references, ended = zip(*rows, strict=True)
-    of = Completed(
+    completed = Completed(
         Programs.from_strings(map(add, prompts, references)),
         np.fromiter(map(len, prompts), np.int64, len(rows)),
         Programs.from_strings(completions),
@@ -221,11 +225,11 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
         dataset,
     )
     try:
-        solved = question.solves(of)
-        fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(of)
-        # The answer of a program without the form of the question, as one of another question, is not wrong.
+        solved = question.solves(completed)
+        fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(completed)
+        # If its own reference does not solve the question either, the task is bad, not the completion.
         bad = ~solved
-        own = Completed.own(of.references.take(np.flatnonzero(bad)), of.prompt_length[bad], dataset)
+        own = Completed.own(completed.references.take(bad), completed.prompt_length[bad], dataset)
         bad[bad] = ~question.solves(own)
     except Defect:
         # A reference does not have the form of the question; find it.
@@ -233,8 +237,16 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
         if not half:
             return [Reason.BAD_TASK]
         return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
-    conditions = [bad, solved, fits, of.verified, ~of.ended, of.uses_drop]
-    reasons = np.select(conditions, [Reason.BAD_TASK, *list(Reason)[:5]], Reason.FALSE)
+    # The first that applies is the reason.
+    conditions = {
+        Reason.BAD_TASK: bad,
+        Reason.SOLVED: solved,
+        Reason.FITS: fits,
+        Reason.UNANSWERED: completed.verified,
+        Reason.NOT_ENDED: ~completed.ended,
+        Reason.DROPS: completed.uses_drop,
+    }
+    reasons = np.select(list(conditions.values()), list(conditions), Reason.FALSE)
     return list(map(Reason, reasons.tolist()))
 
 

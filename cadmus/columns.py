@@ -103,9 +103,10 @@ class Table:
         for rule, holds in self.rules.items():
             broken = frame.select(~holds.fill_null(value=True)).to_series()
             if broken.any():
-                raise InputError(f"{rule}{f', unlike in row {broken.arg_max()}' if len(broken) > 1 else ''}")
-        if self.key and (twice := frame.select(self.key).is_duplicated()).any():
-            raise InputError(f"{', '.join(self.key)}: the same in row {twice.arg_max()} and another one")
+                place = f", unlike in row {broken.arg_max()}" if len(broken) > 1 else ""
+                raise InputError(f"{rule}{place}")
+        if self.key and (repeated := frame.select(self.key).is_duplicated()).any():
+            raise InputError(f"{', '.join(self.key)}: the same in row {repeated.arg_max()} and another one")
         return frame
 
 
@@ -127,36 +128,36 @@ METRICS = Table(
 
 def _checked(name: str, column: Column, frame: pl.DataFrame) -> pl.Series:
     """Return a column of a table in its declared type."""
-    wanted = pl.Schema({name: column.type})[name]
+    dtype = pl.Schema({name: column.type})[name]
     if name not in frame.columns:
-        return pl.Series(name, [None] * len(frame), dtype=wanted)
+        return pl.Series(name, [None] * len(frame), dtype=dtype)
     values = frame[name]
     if values.has_nulls() and not column.null:
         raise InputError(f"{name}: null in row {values.is_null().arg_max()}")
-    if not _fits(values.dtype, wanted):
-        raise InputError(f"{name}: must have type {wanted}, has {values.dtype}")
-    if wanted == pl.String:
+    if not _fits(values.dtype, dtype):
+        raise InputError(f"{name}: must have type {dtype}, has {values.dtype}")
+    if dtype == pl.String:
         _check_texts(name, column, values)
     try:
-        values = values.cast(wanted)
+        values = values.cast(dtype)
     except pl.exceptions.PolarsError:
-        raise InputError(f"{name}: must have type {wanted}, has other values") from None
-    if wanted.is_numeric() or wanted.is_nested():
-        _check_numbers(name, column, values.explode() if wanted.is_nested() else values)
+        raise InputError(f"{name}: must have type {dtype}, has other values") from None
+    if dtype.is_numeric() or dtype.is_nested():
+        _check_numbers(name, column, values.explode() if dtype.is_nested() else values)
     return values.clip(column.low, column.high) if column.rounding else values
 
 
-def _fits(kind: Any, wanted: Any) -> bool:
-    """Return True if a type is the wanted one or a narrower one."""
-    if kind == pl.Null:
+def _fits(dtype: Any, declared: Any) -> bool:
+    """Return True if a type is the declared one or a narrower one."""
+    if dtype == pl.Null:
         return True
-    if kind == pl.List and wanted == pl.List:
-        return _fits(kind.inner, wanted.inner)
-    if wanted == pl.String:
-        return kind in (pl.String, pl.Categorical)
-    if wanted.is_float():
-        return kind.is_numeric()
-    return kind.is_integer() if wanted.is_integer() else kind == wanted
+    if dtype == pl.List and declared == pl.List:
+        return _fits(dtype.inner, declared.inner)
+    if declared == pl.String:
+        return dtype in (pl.String, pl.Categorical)
+    if declared.is_float():
+        return dtype.is_numeric()
+    return dtype.is_integer() if declared.is_integer() else dtype == declared
 
 
 def _check_texts(name: str, column: Column, values: pl.Series) -> None:
@@ -181,5 +182,5 @@ def _check_numbers(name: str, column: Column, values: pl.Series) -> None:
             continue
         outside = values < bound - column.rounding if least else values > bound + column.rounding
         if (bad := outside.fill_null(value=False)).any():
-            found = values.filter(bad)[0]
-            raise InputError(f"{name}: must be at {word} {bound:,}, got {found} in row {bad.arg_max()}")
+            value = values.filter(bad)[0]
+            raise InputError(f"{name}: must be at {word} {bound:,}, got {value} in row {bad.arg_max()}")

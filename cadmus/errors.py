@@ -98,14 +98,14 @@ def near_path(path: PathLike[str] | str) -> str:
     place = Path(path)
     # A name may be too long for a file, or a directory closed to us.
     with suppress(OSError):
-        meant = next(parent for parent in (place, *place.parents) if parent.exists())
-        for name in place.relative_to(meant).parts:
-            names = [entry.name for entry in meant.iterdir() if not entry.name.startswith(".")]
+        nearest = next(parent for parent in (place, *place.parents) if parent.exists())
+        for name in place.relative_to(nearest).parts:
+            names = [entry.name for entry in nearest.iterdir() if not entry.name.startswith(".")]
             # A missing file of a model is not one with a similar name.
             close = difflib.get_close_matches(name, names, 1, cutoff=0.75)
             if not close:
                 return ""
-            meant /= close[0]
-        if meant != place:
-            return f"; did you mean '{meant}'?"
+            nearest /= close[0]
+        if nearest != place:
+            return f"; did you mean '{nearest}'?"
     return ""

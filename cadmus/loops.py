@@ -21,14 +21,14 @@ def append(
 def contain(
     data: np.ndarray, offsets: np.ndarray, pieces: np.ndarray, piece_offsets: np.ndarray
 ) -> np.ndarray:  # pragma: no cover - compiled
-    found = np.zeros(len(offsets) - 1, np.bool_)
-    for i in range(len(found)):
+    contained = np.zeros(len(offsets) - 1, np.bool_)
+    for i in range(len(contained)):
         length = piece_offsets[i + 1] - piece_offsets[i]
         for start in range(offsets[i], offsets[i + 1] - length + 1):
             k = 0
             while k < length and data[start + k] == pieces[piece_offsets[i] + k]:
                 k += 1
             if k == length:
-                found[i] = True
+                contained[i] = True
                 break
-    return found
+    return contained

@@ -36,7 +36,10 @@ def sample(config: Config, directory: Path | str) -> list[Path]:
     """Sample true programs of every template and split; return their files, the shards of a dataset."""
     from cadmus.dataset.shards import list_shards, write_shard
 
-    return [write_shard(config, Path(directory), *shard[:3]) for shard in list_shards(config)]
+    return [
+        write_shard(config, Path(directory), shard.template, shard.split, shard.number)
+        for shard in list_shards(config)
+    ]
 
 
 def dataset(config: Config, directory: Path | str) -> dict[str, Any]:

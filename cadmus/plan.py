@@ -98,10 +98,11 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     trained = train.steps * train.batch_size
     flops = training_flops(model, trained * tokens, trained * pairs, state_outputs(train))
     # At most: as if all completions differed and were as long as those of the dataset.
-    asked = train.reinforcement
-    of_a_step = len(asked.questions) * asked.prompts * asked.samples
-    sampled = len(train.reinforcement_steps) * of_a_step
-    flops += 4 / 3 * training_flops(model, sampled * tokens, sampled * pairs)
+    reinforcement = train.reinforcement
+    completions_per_step = len(reinforcement.questions) * reinforcement.prompts * reinforcement.samples
+    completions = len(train.reinforcement_steps) * completions_per_step
+    # Sampling adds a forward pass to the three of training, whose backward pass counts twice.
+    flops += 4 / 3 * training_flops(model, completions * tokens, completions * pairs)
     files = shards.list_shards(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * tokens * BYTES_PER_TOKEN)
     return {
@@ -152,15 +153,17 @@ def on_this_machine(
     rate = matmul_rate(place, dtype_of(config.train.precision, place))
     table = read_model(devices, Devices)
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
-    alike = [name for name, device in table.items() if ("ranks" in device.counts) == (place.type == "cuda")]
-    nearest = min(alike or table, key=lambda name: abs(math.log(peaks[name] / rate)))
-    hours = min(each.hours for each in estimates if each.device == nearest)
+    has_gpu = place.type == "cuda"
+    same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == has_gpu]
+    nearest = min(same_kind or table, key=lambda name: abs(math.log(peaks[name] / rate)))
+    hours = min(estimate.hours for estimate in estimates if estimate.device == nearest)
     return hours * 3600 * peaks[nearest] / rate, rate
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:
     """Return the host memory of a training on one node, with 0 GPUs on CPUs, in bytes."""
-    return (gpus * BYTES_PER_GPU or cores * BYTES_PER_CORE) + programs * BYTES_PER_PROGRAM
+    ranks = gpus * BYTES_PER_GPU if gpus else cores * BYTES_PER_CORE
+    return ranks + programs * BYTES_PER_PROGRAM
 
 
 def checkpoint_bytes(config: Config) -> int:
@@ -187,35 +190,35 @@ def average_program(seed: int, dataset_json: str) -> tuple[float, float]:
     dataset = Dataset.model_validate_json(dataset_json)
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
     used = [name for name in TEMPLATES if counts[name]]
-    averages = [_sampled(seed, dataset, name) for name in progress("sample", used, unit="template")]
+    averages = [_average(seed, dataset, name) for name in progress("sample", used, unit="template")]
     tokens, pairs = np.average(averages, axis=0, weights=[counts[name] for name in used]).tolist()
     return tokens, pairs
 
 
-def _sampled(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
+def _average(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
     """Return the means over sampled programs of a template; of any candidates if none of them is true."""
     from cadmus import templates
     from cadmus.vm.compiled import are_true
 
     draw = templates.Draw(np.random.default_rng(seed_of(seed, name, "plan", 0)), dataset)
-    drawn = templates.TEMPLATES[name](draw, SAMPLE)
-    short = drawn.programs.lengths <= dataset.max_length
+    programs = templates.TEMPLATES[name](draw, SAMPLE).programs
+    short = programs.lengths <= dataset.max_length
     if not short.any():
         problem = f"all of {SAMPLE} candidates have more than dataset.max_length {dataset.max_length}"
         raise InputError(f"dataset.templates.{name}: {problem} instructions; raise it")
-    true = short & are_true(drawn.programs)
-    tokens = drawn.programs.lengths[true if true.any() else short] + 1
+    true = short & are_true(programs)
+    tokens = programs.lengths[true if true.any() else short] + 1
     return tokens.mean(), causal_pairs(tokens).mean()
 
 
 def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
     """Estimate a study; what several runs share counts once, and trainings run one after another."""
     trainings = {run.training: run for run in study.runs}
-    planned = [plan(run.config, devices) for run in trainings.values()]
+    plans = [plan(run.config, devices) for run in trainings.values()]
     # By their directories in results/.
     disk: dict[str, int] = {}
     by_device = defaultdict(list)
-    for run, training in zip(trainings.values(), planned, strict=True):
+    for run, training in zip(trainings.values(), plans, strict=True):
         dataset, *others = training["disk_bytes"].values()
         disk |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
         for estimate in training["estimates"]:
@@ -227,14 +230,16 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
         "datasets": len({run.dataset for run in study.runs}),
         "trainings": len(trainings),
         "experiments": study.study.experiments,
-        "flops": sum(training["flops"] for training in planned),
+        "flops": sum(training["flops"] for training in plans),
         "disk_bytes": sum(disk.values()),
-        "memory_bytes": max(training["memory_bytes"] for training in planned),
-        "estimates": [_total(each) for each in by_device.values() if len(each) == len(planned)],
+        "memory_bytes": max(training["memory_bytes"] for training in plans),
+        # A device that some training cannot use has no total.
+        "estimates": [_total(parts) for parts in by_device.values() if len(parts) == len(plans)],
     }
 
 
 def _total(trainings: list[Estimate]) -> Estimate:
-    hours = sum(each.hours for each in trainings)
-    mfu = sum(each.mfu * each.hours for each in trainings) / hours
-    return replace(trainings[0], hours=hours, usd=sum(each.usd for each in trainings), mfu=mfu)
+    hours = sum(training.hours for training in trainings)
+    usd = sum(training.usd for training in trainings)
+    mfu = sum(training.mfu * training.hours for training in trainings) / hours
+    return replace(trainings[0], hours=hours, usd=usd, mfu=mfu)

@@ -78,7 +78,8 @@ class Programs:
 
     def __repr__(self) -> str:
         first = map(reprlib.repr, self.take(np.arange(min(len(self), 3))).to_strings())
-        return f"<Programs: {', '.join([f'{len(self):,} programs', *first])}{', …' * (len(self) > 3)}>"
+        more = ", …" if len(self) > 3 else ""
+        return f"<Programs: {', '.join([f'{len(self):,} programs', *first])}{more}>"
 
     @property
     def lengths(self) -> np.ndarray:
@@ -160,12 +161,12 @@ def stack(batches: Sequence[Programs]) -> Programs:
     return Programs(np.concatenate([batch.data for batch in batches]), offsets_of(lengths))
 
 
-def interleave(variant: np.ndarray, drawn: Sequence[Programs]) -> Programs:
-    """Merge batches: row i is the next unused row of ``drawn[variant[i]]``."""
+def interleave(variant: np.ndarray, batches: Sequence[Programs]) -> Programs:
+    """Merge batches: row i is the next unused row of ``batches[variant[i]]``."""
     rows = np.empty(len(variant), np.int64)
     # NumPy sorts bytes by counting, 10x faster.
     rows[np.argsort(variant.astype(np.uint8, copy=False), kind="stable")] = np.arange(len(variant))
-    return stack(drawn).take(rows)
+    return stack(batches).take(rows)
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:

@@ -84,7 +84,8 @@ def replacing(path: Path | str) -> Iterator[Path]:
 def replacing_together() -> Iterator[Callable[[Path | str], Path]]:
     """Yield a function like :func:`replacing` for files that belong together.
 
-    All of them are moved if the block ends without an error."""
+    All of them are moved if the block ends without an error.
+    """
     with ExitStack() as stack:
         yield lambda path: stack.enter_context(replacing(path))
 
@@ -141,9 +142,9 @@ def read_parquet(path: Path | str, kind: str, table: "Table", model: type[T]) ->
         frame, metadata = _decode_parquet(data, table)
         metadata[HEADER] = json.loads(metadata.get(HEADER, "null"))
     _check_header(path, kind, metadata)
-    noted = validate(metadata, model, f"{path}: metadata", KINDS[kind])
+    record = validate(metadata, model, f"{path}: metadata", KINDS[kind])
     with naming(path, KINDS[kind]):
-        return table.checked(frame), noted
+        return table.checked(frame), record
 
 
 def read_results(path: Path | str, table: "Table") -> tuple["pl.DataFrame", "Origin"]:
@@ -181,9 +182,8 @@ def check_digest(path: Path, digest: str, kind: str) -> None:
     """Check a file against the digest in the header of its directory."""
     check_readable(path)
     with reading(path):
-        found = digest_of(path)
-    if found != digest:
-        raise _damaged(path, kind)
+        if digest_of(path) != digest:
+            raise _damaged(path, kind)
 
 
 def check_readable(path: Path | str) -> None:
@@ -254,13 +254,13 @@ def _decode_parquet(data: bytes, table: "Table") -> tuple["pl.DataFrame", dict[s
 
     from cadmus.columns import MOST_ROWS
 
-    found = pq.read_metadata(pa.BufferReader(data))
-    if found.num_rows > MOST_ROWS:
-        raise ValueError(f"{found.num_rows:,} rows; at most {MOST_ROWS:,} are read")
-    metadata = {key.decode(): text.decode() for key, text in (found.metadata or {}).items()}
-    stored = {found.schema.column(place).path for place in range(found.num_columns)}
+    footer = pq.read_metadata(pa.BufferReader(data))
+    if footer.num_rows > MOST_ROWS:
+        raise ValueError(f"{footer.num_rows:,} rows; at most {MOST_ROWS:,} are read")
+    metadata = {key.decode(): text.decode() for key, text in (footer.metadata or {}).items()}
+    stored = {footer.schema.column(place).path for place in range(footer.num_columns)}
     texts = [name for name, column in table.columns.items() if column.type is str and name in stored]
-    with pq.ParquetFile(pa.BufferReader(data), metadata=found, read_dictionary=texts) as file:
+    with pq.ParquetFile(pa.BufferReader(data), metadata=footer, read_dictionary=texts) as file:
         decoded = file.read([name for name in file.schema_arrow.names if name in table.columns])
     decoded.validate(full=True)
     frame = pl.from_arrow(decoded.replace_schema_metadata(None))
@@ -348,8 +348,8 @@ def commit() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that results depend on, if they are installed."""
-    found = {}
+    installed = {}
     for package in ("torch", "deepspeed", "numpy"):
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            installed[package] = version(package)
+    return installed

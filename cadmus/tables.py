@@ -1,4 +1,4 @@
-"""Tables as text for the terminal and as Markdown."""
+"""Tables as text for the terminal and as Markdown, and counts with their noun."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,9 @@ def plain(header: Row, rows: Iterable[Row], *, numbers: bool = False) -> str:
     With ``numbers``, all columns but the first one are aligned on the right.
     """
     lines = [list(map(printable, line)) for line in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    align = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(widths) - 1)]
-    padded = (
-        [pad(cell, width) for pad, cell, width in zip(align, line, widths, strict=True)] for line in lines
-    )
+    width, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    align = str.rjust if numbers else str.ljust
+    padded = ([first.ljust(width), *map(align, others, widths)] for first, *others in lines)
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
@@ -31,6 +29,11 @@ def markdown(header: Row, rows: Iterable[Row]) -> str:
     """Return a Markdown table, ending in a newline; the cells are Markdown, see :func:`escape`."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 seed`` or ``3 seeds``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def code(text: str) -> str:

@@ -70,7 +70,7 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
     They include data files next to a module whose names it contains. The workflow compares
     their digest, so that after an edit of one figure only that figure is drawn again.
     """
-    found: dict[str, set[Path]] = {}
+    sources: dict[str, set[Path]] = {}
     pending = list(modules)
     while pending:
         module = pending.pop()
@@ -78,11 +78,11 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
         candidates = (place.with_suffix(".py"), place / "__init__.py")
         path = next((path for path in candidates if path.is_file()), None)
         # A name inside a module has no file.
-        if path and module not in found and not _UNTRACKED.fullmatch(module):
+        if path and module not in sources and not _UNTRACKED.fullmatch(module):
             imports, files = _references(path)
-            found[module] = {path, *files}
+            sources[module] = {path, *files}
             pending += imports
-    return tuple(sorted(set().union(*found.values())))
+    return tuple(sorted(set().union(*sources.values())))
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """The table renderer."""
 
-from cadmus.tables import code, escape, markdown, plain
+from cadmus.tables import code, counted, escape, markdown, plain
 
 HEADER = ["name", "rate"]
 ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]
@@ -26,3 +26,7 @@ def test_markup_is_escaped() -> None:
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     assert plain(["a\x1b[2J"], [["\x07"]]).split() == [r"a\x1b[2J", r"\x07"]
+
+
+def test_a_count_has_its_noun() -> None:
+    assert [counted(number, "seed") for number in (0, 1, 2)] == ["0 seeds", "1 seed", "2 seeds"]

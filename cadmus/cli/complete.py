@@ -107,27 +107,30 @@ def complete(
     model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
     limit = max_length or model.max_length
     if len(prefix) > limit:
-        given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
-        raise InputError(f"{given}, a program at most {limit}; raise --max-length")
+        length = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
+        raise InputError(f"{length}, a program at most {limit}; raise --max-length")
     count = samples or (TRIES if verified else 1)
     temperature = (temperature or 1.0) if random else 0.0
-    drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
-    found: Iterator[tuple[Completion, int | None]]
+    sampling: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
+    completions: Iterator[tuple[Completion, int | None]]
     if verified:
-        found = completing.complete_verified(model, [prefix], limit, **drawing)
+        completions = completing.complete_verified(model, [prefix], limit, **sampling)
     else:
-        found = ((each, None) for each in completing.complete(model, [prefix], limit, **drawing))
-    while part := list(islice(found, AT_ONCE)):
-        if count > 1 and not (verified or as_json):
-            click.echo("\n".join(f"{each.prefix}{each.written} {truth(each.result)}" for each, _ in part))
+        sampled = completing.complete(model, [prefix], limit, **sampling)
+        completions = ((completion, None) for completion in sampled)
+    one_line_each = count > 1 and not (verified or as_json)
+    write = _as_json if as_json else _as_text
+    while batch := list(islice(completions, AT_ONCE)):
+        if one_line_each:
+            click.echo("\n".join(f"{item.prefix}{item.written} {truth(item.result)}" for item, _ in batch))
             continue
-        steps = completing.log_probabilities(model, [completion for completion, _ in part])
-        for each, of_each in zip(part, steps, strict=True):
-            click.echo((_as_json if as_json else _as_text)(*each, _likeliest(of_each, top)))
-        if verified and not part[0][0].verified:
-            tries = f"{1 + count} tries; raise -n or change --temperature"
-            options.print_error(f"no verified completion of {reprlib.repr(prefix)} in {tries}")
-            sys.exit(1)
+        tables = completing.log_probabilities(model, [completion for completion, _ in batch])
+        for (completion, tries), table in zip(batch, tables, strict=True):
+            click.echo(write(completion, tries, _likeliest(table, top)))
+            if verified and not completion.verified:
+                failure = f"no verified completion of {reprlib.repr(prefix)} in {1 + count} tries"
+                options.print_error(f"{failure}; raise -n or change --temperature")
+                sys.exit(1)
 
 
 @options.program_command()
@@ -171,23 +174,23 @@ def induce(
     from cadmus.model.induction import prompt_of, read_examples
     from cadmus.templates.behavior import closed
 
-    given = read_examples(examples)
-    parts = prompt_of(given)
+    pairs = read_examples(examples)
+    parts = prompt_of(pairs)
     prompt = "".join(parts)
     model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
-    found = model.induce(prompt, samples, seed=seed)
+    functions = model.induce(prompt, samples, seed=seed)
     if as_json:
-        rows = [{**each._asdict(), "program": prompt + each.definition} for each in found]
+        rows = [{**function._asdict(), "program": prompt + function.definition} for function in functions]
         click.echo(json.dumps(rows, indent=2))
-    elif found:
-        best, *others = found
+    elif functions:
+        best, *others = functions
         (definition,) = closed([best.definition]).to_strings()
         click.echo(f"function  {definition}\nvotes     {best.votes} of {samples} samples")
         for other in others[:ALTERNATIVES]:
             click.echo(f"or        {other.definition} ({other.votes})")
-        click.echo(f"\n{given[0].text}")
+        click.echo(f"\n{pairs[0].text}")
         echo_trace(definition + parts[0], calls=True)
-    if not found:
+    if not functions:
         options.print_error(f"none of {samples} samples gives the results of all examples; raise -n")
         sys.exit(1)
 

@@ -75,10 +75,10 @@ def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
     """
     from cadmus.study.results import unfinished
 
-    found = load_study(config, changes)
+    study_runs = load_study(config, changes)
     rows = [("variant", "seed", "training", "state")]
-    for run in found.runs:
-        reason = unfinished(found, run, results)
+    for run in study_runs.runs:
+        reason = unfinished(study_runs, run, results)
         rows.append((run.variant, str(run.seed), str(results / run.training), reason or "finished"))
     options.echo_table(rows)
 

@@ -46,23 +46,32 @@ def _command(name: str) -> click.Command:
         subject_help = "Directory with the snapshots of a training."
 
     def run(
-        directory: Path, mixer: Any, output: Path, device: str | None, as_json: bool, **given: Any
+        directory: Path,
+        mixer: Any,
+        config: Path | None,
+        output: Path,
+        changes: dict[str, Any],
+        device: str | None,
+        as_json: bool,
+        dataset: Path | None = None,
+        **numbers: Any,
     ) -> None:
-        dataset, config = given.pop("dataset", None), given.pop("config")
-        config = options.optional_config(config, given.pop("changes"))
-        settings = {key: value for key, value in given.items() if value is not None}
+        run_config = options.optional_config(config, changes)
+        settings = {key: value for key, value in numbers.items() if value is not None}
         device = options.usable_device(device)
-        results = pipeline.evaluate(name, directory, output, dataset, config, device, settings, mixer)
+        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, settings, mixer)
         findings = experiment.findings and experiment.findings(results)
         table = findings.table if findings else experiment.summary and experiment.summary(results)
         if as_json and table is not None:
             click.echo(json.dumps(table.to_dicts(), indent=2))
         elif findings:
             _print_findings(findings)
+        elif table is not None and "loss" in table.columns:
+            _print_losses(table)
         elif table is not None:
-            _print(table)
+            _print_accuracies(table)
 
-    added = [
+    parameters = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
         options.mixer_option,
         click.option(
@@ -76,19 +85,22 @@ def _command(name: str) -> click.Command:
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
-        of_tests = "Dataset with the test split."
-        added.append(click.option("--dataset", type=options.DIRECTORY, required=True, help=of_tests))
+        split_help = "Dataset with the test split."
+        parameters.append(click.option("--dataset", type=options.DIRECTORY, required=True, help=split_help))
     for key, field in type(getattr(Evaluate(), name)).model_fields.items():
         if field.annotation in (int, float):
             text = " ".join((field.description or "").split())
             text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
-            names = [*["-n"] * (key in ("programs", "programs_per_pixel")), f"--{key.replace('_', '-')}", key]
+            short = ["-n"] if key in ("programs", "programs_per_pixel") else []
             metavar = "N" if field.annotation is int else "NUMBER"
-            added.append(click.option(*names, metavar=metavar, help=text))
-    arguments = f"{subject} {value} --output {name}.parquet{' --dataset DIR' * experiment.dataset}"
+            long = f"--{key.replace('_', '-')}"
+            parameters.append(click.option(*short, long, key, metavar=metavar, help=text))
+    arguments = f"{subject} {value} --output {name}.parquet"
+    if experiment.dataset:
+        arguments += " --dataset DIR"
     text = inspect.cleandoc(experiment.measure.__doc__ or "")
     text += f"\n\n\b\nExample:\n  cadmus evaluate {name} {arguments}"
-    return click.command(name, help=text)(options.with_options(*added)(run))
+    return click.command(name, help=text)(options.with_options(*parameters)(run))
 
 
 for _name in experiments.NAMES:
@@ -136,21 +148,20 @@ def score(
     from cadmus.store import write_parquet
 
     directory = directory or DEFAULT_MODEL
-    found = read_features(features)
+    by_layer = read_features(features)
     model = Cadmus.load(directory, options.usable_device(device), mixer=mixer)
     config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
-    table = scores_of(model, found, dataset=dataset, **settings)
+    table = scores_of(model, by_layer, dataset=dataset, **settings)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
     if as_json:
         click.echo(json.dumps(table.to_dicts(), indent=2))
         return
-    rows = [
-        [row["variable"], *(str(row[name]) for name in ("layer", "programs"))]
-        + ["" if row[name] is None else f"{row[name]:.2f}" for name in COLUMNS]
-        for row in table.iter_rows(named=True)
-    ]
-    options.echo_table([["variable", "layer", "programs", *COLUMNS], *rows])
+    rows = [("variable", "layer", "programs", *COLUMNS)]
+    for row in table.iter_rows(named=True):
+        scores = ("" if row[name] is None else f"{row[name]:.2f}" for name in COLUMNS)
+        rows.append((row["variable"], str(row["layer"]), str(row["programs"]), *scores))
+    options.echo_table(rows)
 
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
@@ -194,18 +205,19 @@ def _print_findings(findings: Findings) -> None:
             return f"{value:,}"
         return f"{value:.2f}" if column == "loss" else percent(value)
 
-    rows = ([cell(*named) for named in row.items()] for row in findings.table.iter_rows(named=True))
+    rows = ([cell(*item) for item in row.items()] for row in findings.table.iter_rows(named=True))
     click.echo(f"{findings.title}\n")
     options.echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
 
 
-def _print(accuracies: pl.DataFrame) -> None:
-    """Print accuracies or losses: a line each, named by the first column; of pass@k the largest k."""
-    if "loss" in accuracies.columns:
-        for row in accuracies.iter_rows(named=True):
-            loss = f"{loss_as_text(row['loss'], row['low'], row['high'])} nats per token"
-            options.echo(f"{title(row['template'])}: {loss} of {row['programs']:,} completions")
-        return
+def _print_losses(losses: pl.DataFrame) -> None:
+    for row in losses.iter_rows(named=True):
+        loss = f"{loss_as_text(row['loss'], row['low'], row['high'])} nats per token"
+        options.echo(f"{title(row['template'])}: {loss} of {row['programs']:,} completions")
+
+
+def _print_accuracies(accuracies: pl.DataFrame) -> None:
+    """Print a line per row, named by the first column; of pass@k the largest k."""
     graded = "metric" in accuracies.columns
     solved = "solved"
     if "k" in accuracies.columns:

@@ -43,13 +43,13 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
         directory: Path | None,
         table: Path | None,
         only: tuple[str, ...],
-        **given: Any,
+        **others: Any,
     ) -> None:
         run = load_config(config, changes)
         if not run.llm.models:
             raise InputError(f"{config}: llm.models: names no model")
         models = read_models(table or MODELS, only or run.llm.models)
-        command(run, models, directory or Path("results", run.name, "llm"), **given)
+        command(run, models, directory or Path("results", run.name, "llm"), **others)
 
     where = "Directory of replies and logs; results/NAME/llm by default, for the run NAME."
     table = "Table of language models; config/tables/llms.yaml by default."
@@ -77,8 +77,8 @@ def estimate(config: Config, models: Models, directory: Path, as_json: bool) -> 
 
     rows: list[dict[str, Any]] = []
     for name, model in models.items():
-        asked = questions(config, model)
-        rows.append({"model": name, "questions": len(asked), "usd": most_usd(model, asked)})
+        to_ask = questions(config, model)
+        rows.append({"model": name, "questions": len(to_ask), "usd": most_usd(model, to_ask)})
     if as_json:
         click.echo(json.dumps({"models": rows, "max_cost_usd": config.llm.max_cost_usd}, indent=2))
         return
@@ -126,13 +126,20 @@ def score(config: Config, models: Models, directory: Path, output: Path, as_json
         return
     rows = [("model", "alphabet", "shots", "programs", "tokens", "accuracy", *OUTCOMES, "in", "out", "USD")]
     for row in counts.iter_rows(named=True):
-        accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
         means = row["input_tokens"], row["output_tokens"]
-        tokens = ("" if mean is None else f"{mean:.0f}" for mean in means)
-        outcomes = (f"{row[name]:,}" for name in OUTCOMES)
-        limit, programs = f"{row['max_output_tokens']:,}", "grid" if row["in_grid"] else "balanced"
-        asked = row["model"], row["alphabet"], f"{row['shots']}", programs, limit
-        rows.append((*asked, accuracy, *outcomes, *tokens, f"{row['usd']:.2f}"))
+        rows.append(
+            (
+                row["model"],
+                row["alphabet"],
+                f"{row['shots']}",
+                "grid" if row["in_grid"] else "balanced",
+                f"{row['max_output_tokens']:,}",
+                percent(row["correct"] / row["programs"]) if row["programs"] else "not run",
+                *(f"{row[name]:,}" for name in OUTCOMES),
+                *("" if mean is None else f"{mean:.0f}" for mean in means),
+                f"{row['usd']:.2f}",
+            )
+        )
     options.echo_table(rows)
 
 

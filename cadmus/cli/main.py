@@ -76,9 +76,9 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own imports all commands.
-        items = [CompletionItem(name, help=text) for name, (_, _, text) in COMMANDS.items()]
-        found = [item for item in items if item.value.startswith(incomplete)]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name][2]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -24,8 +24,8 @@ class _ConfigFile(click.Path):
         # pydantic takes longer to import than all that help and errors need.
         from cadmus.config import find_config
 
-        named = not Path(value).suffix and not Path(value).exists()
-        return super().convert(find_config(str(value)) if named else value, param, ctx)
+        is_name = not Path(value).suffix and not Path(value).exists()
+        return super().convert(find_config(str(value)) if is_name else value, param, ctx)
 
 
 class _ModelDirectory(click.Path):
@@ -47,10 +47,10 @@ class _ProgramCommand(click.Command):
     """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = ["--help"] if args == ["-h"] else args
-        _, more, _ = self.make_parser(ctx).parse_args(list(given))
+        words = ["--help"] if args == ["-h"] else args
+        _, more, _ = self.make_parser(ctx).parse_args(list(words))
         if not more or ctx.resilient_parsing:
-            return super().parse_args(ctx, list(given))
+            return super().parse_args(ctx, list(words))
         # There is more than one argument; one of them may be a mistyped option.
         known = {name for param in self.get_params(ctx) for name in param.opts}
         for word in args:
@@ -80,13 +80,13 @@ config_option = click.option(
 )
 
 
-def _changes(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+def _changes(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
     # Most commands have none, and reading YAML takes time to import.
-    if not given:
+    if not texts:
         return {}
     from cadmus.config.loading import read_changes
 
-    return read_changes(given)
+    return read_changes(texts)
 
 
 changes_option = click.option(
@@ -175,7 +175,9 @@ def usable_device(device: str | None) -> str:
 
 def color_mode() -> bool | None:
     """Return whether to print colors: set by NO_COLOR or FORCE_COLOR, else None for terminals only."""
-    return False if os.environ.get("NO_COLOR") else True if os.environ.get("FORCE_COLOR") else None
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 def print_error(message: str) -> None:

@@ -13,6 +13,7 @@ from cadmus.config import load_config
 from cadmus.config.study import is_study, load_study
 from cadmus.plan import DEVICES, Estimate, on_this_machine, plan_study
 from cadmus.plan import plan as plan_run
+from cadmus.tables import counted
 
 _short = tqdm.format_sizeof
 
@@ -60,7 +61,7 @@ def _size(plan: dict[str, Any]) -> dict[str, str]:
     memory = f"at most {_short(plan['memory_bytes'])}B of the host"
     if "variants" in plan:
         counts = {name: plan[f"{name}s"] for name in ("variant", "seed", "dataset", "training")}
-        listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
+        listed = ", ".join(counted(count, name) for name, count in counts.items())
         return {
             "study": f"{plan['name']}: {listed}; {', '.join(plan['experiments'])} on each model",
             "compute": compute,
@@ -68,7 +69,7 @@ def _size(plan: dict[str, Any]) -> dict[str, str]:
             "memory": f"{memory} for each training",
         }
     sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan["disk_bytes"].items())
-    where = "2 CPU cores" if plan["ranks"] == "auto" else f"{plan['gpus']} GPU{'s' * (plan['gpus'] > 1)}"
+    where = "2 CPU cores" if plan["ranks"] == "auto" else counted(plan["gpus"], "GPU")
     return {
         "model": f"{plan['parameters']:,} parameters, "
         f"{plan['parameters_without_embeddings']:,} without embeddings",
@@ -82,10 +83,10 @@ def _size(plan: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _row(each: Estimate) -> tuple[str, ...]:
-    name = f"{each.count} × {each.device}" if each.count > 1 else each.device
-    basis = "measured" if each.measured else "estimate"
-    return name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis
+def _row(estimate: Estimate) -> tuple[str, ...]:
+    name = f"{estimate.count} × {estimate.device}" if estimate.count > 1 else estimate.device
+    basis = "measured" if estimate.measured else "estimate"
+    return name, _time(estimate.hours), f"{estimate.usd:,.2f}", f"{100 * estimate.mfu:.0f}%", basis
 
 
 def _time(hours: float) -> str:
@@ -96,5 +97,6 @@ def _time(hours: float) -> str:
     """
     for unit, length in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
         if hours >= 2 * length:
-            return f"{hours / length:,.0f} {unit}" if hours >= 10 * length else f"{hours / length:.1f} {unit}"
+            digits = 0 if hours >= 10 * length else 1
+            return f"{hours / length:,.{digits}f} {unit}"
     return f"{3600 * hours:.0f} s" if 3600 * hours >= 1 else "under 1 s"

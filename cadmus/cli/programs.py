@@ -118,10 +118,10 @@ def isa_command(instruction: str | None, form: str | None) -> None:
         options.echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
 
 
-def _explain(given: str, form: str | None) -> None:
-    row = isa.BY_SYMBOL.get(given) or isa.BY_NAME.get(given)
+def _explain(instruction: str, form: str | None) -> None:
+    row = isa.BY_SYMBOL.get(instruction) or isa.BY_NAME.get(instruction)
     if row is None:
-        raise InputError(f"no instruction {given!r}; {suggest(given, isa.BY_NAME)}")
+        raise InputError(f"no instruction {instruction!r}; {suggest(instruction, isa.BY_NAME)}")
     if form == "markdown":
         raise InputError("--markdown prints the whole manual; drop it or the instruction")
     if form == "json":
@@ -144,7 +144,7 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 
 @click.command()
 @click.argument("template")
-# More than the largest shard has are a dataset.
+# The maximum is that of a shard; whoever wants more wants a dataset.
 @options.integer_option("-n", "--programs", "n", low=0, high=8_000_000, default=10, help="Programs to print.")
 @click.option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed.")
 @click.option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood.")
@@ -168,14 +168,15 @@ def sample(
     from cadmus.config import Dataset
     from cadmus.dataset import sampler
 
-    given = options.optional_config(config, changes)
-    samples = sampler.sample(given.dataset if given else Dataset(), seed, template, split, 0, n)
+    run_config = options.optional_config(config, changes)
+    dataset = run_config.dataset if run_config else Dataset()
+    samples = sampler.sample(dataset, seed, template, split, 0, n)
     programs = samples.programs.to_strings()
     if not as_json:
         click.echo("".join(f"{program}\n" for program in programs), nl=False)
         return
-    unknown = [None] * len(samples)
-    values = (unknown if column is None else column.tolist() for column in (samples.x, samples.y))
+    nulls = [None] * len(samples)
+    values = (nulls if column is None else column.tolist() for column in (samples.x, samples.y))
     for program, length, x, y in zip(programs, samples.prompt_length.tolist(), *values, strict=True):
         row = {"template": template, "program": program, "prompt": program[:length], "x": x, "y": y}
         click.echo(json.dumps(row))

@@ -70,8 +70,8 @@ class ExpressionTemplate(Template):
         if len(set(lengths)) < len(lengths):
             raise ValueError(f"expression_lengths: duplicate length in {lengths}; use length_weights")
         if weights is not None and len(weights) != len(lengths):
-            wanted = f"must have one weight per length in {lengths}"
-            raise ValueError(f"length_weights: {wanted}, got {len(weights)} weights")
+            rule = f"must have one weight per length in {lengths}"
+            raise ValueError(f"length_weights: {rule}, got {len(weights)} weights")
         return self
 
 
@@ -204,7 +204,8 @@ class OODRule(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "OODRule":
-        if sum(each is not None for each in (self.values, self.length, self.contains, self.functions)) != 1:
+        conditions = (self.values, self.length, self.contains, self.functions)
+        if sum(condition is not None for condition in conditions) != 1:
             raise ValueError("a rule has exactly one of values, length, contains and functions")
         if self.compared == "both" and self.values is None:
             raise ValueError("compared: needs values; remove it")

@@ -21,9 +21,9 @@ class Checked(BaseModel):
     @model_validator(mode="after")
     def _check_integers(self) -> Self:
         for name, value in self:
-            for each in value if isinstance(value, list) else [value]:
-                if isinstance(each, int) and not -(2**63) <= each < 2**63:
-                    raise ValueError(f"{name}: must have at most 64 bits, got {reprlib.repr(each)}")
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, int) and not -(2**63) <= item < 2**63:
+                    raise ValueError(f"{name}: must have at most 64 bits, got {reprlib.repr(item)}")
         return self
 
 
@@ -74,8 +74,8 @@ def check_inside(values: Any, *keys: str) -> None:
     elif isinstance(values, str):
         parts = PurePosixPath(values).parts
         if ".." in parts or values.startswith(("/", "~")) or "://" in values:
-            wanted = "must be a path below the working directory, without .."
-            raise ValueError(f"{'.'.join(keys)}: {wanted}, got {values!r}")
+            rule = "must be a path below the working directory, without .."
+            raise ValueError(f"{'.'.join(keys)}: {rule}, got {values!r}")
 
 
 def known(names: Collection[str], noun: str) -> AfterValidator:
@@ -92,11 +92,11 @@ def known(names: Collection[str], noun: str) -> AfterValidator:
 def positive_or(word: str) -> BeforeValidator:
     """Return a check for a positive integer or ``word``, as an error of a union would name both types."""
 
-    def check(given: Any) -> Any:
-        value = whole_number(given)
-        if value != word and (type(value) is not int or value < 1):
-            raise ValueError(f"must be {word} or an integer of at least 1, got {given!r}")
-        return value
+    def check(value: Any) -> Any:
+        number = whole_number(value)
+        if number != word and (type(number) is not int or number < 1):
+            raise ValueError(f"must be {word} or an integer of at least 1, got {value!r}")
+        return number
 
     return BeforeValidator(check)
 

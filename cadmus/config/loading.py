@@ -22,6 +22,7 @@ from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
+from cadmus.tables import counted
 
 T = TypeVar("T")
 
@@ -156,20 +157,20 @@ def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
         return values
     if not above and "name" not in values:
         raise InputError(f"{path}: name: is missing; a config that extends another needs its own name")
-    named = values[EXTENDS]
-    if not isinstance(named, str):
-        raise InputError(f"{path}: {EXTENDS}: must be the name or the path of a config, got {named!r}")
+    name = values[EXTENDS]
+    if not isinstance(name, str):
+        raise InputError(f"{path}: {EXTENDS}: must be the name or the path of a config, got {name!r}")
     with naming(f"{path}: {EXTENDS}"):
-        is_path = Path(named).suffix in (".yaml", ".yml")
-        base = path.parent / named if is_path else find_config(named)
-        given = read_yaml(base)
+        is_path = Path(name).suffix in (".yaml", ".yml")
+        base = path.parent / name if is_path else find_config(name)
+        base_values = read_yaml(base)
     above = (*above, path.resolve())
     if base.resolve() in above:
         raise InputError(f"{path}: {EXTENDS}: {base} extends this config; remove one of the two keys")
-    if not isinstance(given, dict):
-        raise InputError(f"{base}: must be a mapping, got {reprlib.repr(given)}")
+    if not isinstance(base_values, dict):
+        raise InputError(f"{base}: must be a mapping, got {reprlib.repr(base_values)}")
     changes = {key: value for key, value in values.items() if key != EXTENDS}
-    return merged(extended(given, base, above), changes)
+    return merged(extended(base_values, base, above), changes)
 
 
 def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
@@ -183,17 +184,20 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
 
 def changed(values: Any, changes: dict[str, Any]) -> Any:
     """Return the values of a config with other values of some fields, such as ``{"train.steps": 100}``."""
-    for field, value in changes.items() if isinstance(values, dict) else ():
+    # A file may hold no mapping; whoever validates it says so.
+    if not isinstance(values, dict):
+        return values
+    for field, value in changes.items():
         for key in reversed(field.split(".")):
             value = {key: value}
         values = merged(values, value)
     return values
 
 
-def read_changes(given: Iterable[str]) -> dict[str, Any]:
+def read_changes(texts: Iterable[str]) -> dict[str, Any]:
     """Return changes that are written FIELD=VALUE, with values in YAML."""
     changes = {}
-    for text in given:
+    for text in texts:
         field, equals, value = text.partition("=")
         if not (field and equals):
             raise InputError(f"--set {text}: must be FIELD=VALUE, such as train.steps=100")
@@ -217,6 +221,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
+        # The base class refuses keys that are lists or mappings.
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 raise _refusal(f"duplicate key {key.value!r}", key)
@@ -226,7 +231,7 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         if node.tag == "tag:yaml.org,2002:int" and len(node.value) > LONGEST_INTEGER:
             raise _refusal(f"an integer of more than {LONGEST_INTEGER} digits", node)
-        # YAML can escape them.
+        # The parser refuses them as they are, but not the escapes of YAML.
         if re.search("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]", node.value):
             raise _refusal("a control character, or half of a surrogate pair, in a text", node)
         return super().construct_scalar(node)
@@ -251,7 +256,7 @@ def read_yaml(path: Path | str) -> Any:
 def _describe(error: ValidationError, model: Any) -> str:
     """Return the first problem as `FIELD: problem; fix`, and how many more there are."""
     # A misspelt key explains a missing one, so it goes first.
-    problems = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    problems = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     kind, path, message = problems[0]["type"], problems[0]["loc"], problems[0]["msg"]
     # The problem may be in a key.
     field = ".".join(str(part) for part in path if part != "[key]")
@@ -265,17 +270,18 @@ def _describe(error: ValidationError, model: Any) -> str:
     elif kind == "value_error":
         # A check of several fields begins with the name of one.
         message = message.removeprefix("Value error, ")
-        if of_one := re.match(r"([a-z_.]+): ", message):
-            field = ".".join(filter(None, [field, of_one[1]]))
-            message = message[of_one.end() :]
+        if name := re.match(r"([a-z_.]+): ", message):
+            field = ".".join(filter(None, [field, name[1]]))
+            message = message[name.end() :]
     else:
         if kind in ("dict_type", "model_type"):
             message = "must be a mapping"
-        given = reprlib.repr(problems[0]["input"])
-        message = f"{re.sub('^[A-Z][a-z]+ should ', 'must ', message)}, got {given}"
+        # pydantic writes: Input should be a valid string.
+        requirement = re.sub("^[A-Z][a-z]+ should ", "must ", message)
+        message = f"{requirement}, got {reprlib.repr(problems[0]['input'])}"
     text = f"{field}: {message}" if field else message
     more = len(problems) - 1
-    return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")
+    return f"{text} (and {counted(more, 'more problem')})" if more else text
 
 
 def _fields(model: Any, path: tuple[int | str, ...]) -> list[str]:

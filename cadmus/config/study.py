@@ -119,36 +119,51 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     The values have no defaults yet: a variant may change what decides them, such as ``train.recipe``.
     """
     study = validate(values[STUDY], Study, f"{source}: {STUDY}")
-    rest = {key: value for key, value in values.items() if key != STUDY}
-    name = parse_config(rest, source).name
+    base = {key: value for key, value in values.items() if key != STUDY}
+    name = parse_config(base, source).name
     runs: list[Run] = []
-    variants: dict[str, str] = {}  # names, by the evaluation of their last seed
+    # By the evaluation of the last seed.
+    variants: dict[str, str] = {}
     for variant, changes in study.variants.items():
         place = f"{source}: {STUDY}: {variant}"
-        for key in ("name", "extends", STUDY):
-            if key in changes:
-                raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
-        changed = merged(rest, changes)
-        of_variant = parse_config(changed, place)
-        if "seed" in changes.get("train", {}):
-            raise InputError(f"{place}: train.seed: list the seeds in {STUDY}.seeds")
-        data = of_variant.dataset_digest()
-        for seed in study.seeds:
-            # Nothing else depends on the seed, and a study may have thousands.
-            train = of_variant.train.model_copy(update={"seed": seed})
-            config = of_variant.model_copy(update={"train": train})
-            trained = {"dataset": data, **config.model_dump(include={"model", "train"})}
-            evaluated = {**trained, **config.model_dump(include={"evaluate"})}
-            names = f"dataset-{data}", f"training-{digest(trained)}", f"evaluation-{digest(evaluated)}"
-            runs.append(Run(variant, seed, config, *(f"{SHARED}/{name}" for name in names)))
+        config = _parse_variant(base, changes, place)
+        data = config.dataset_digest()
+        runs += [_run(variant, config, data, seed) for seed in study.seeds]
         known = variants.setdefault(runs[-1].evaluation, variant)
         if known != variant:
             raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
     metrics = list(TRAINING_LOSSES)
     for run in runs:
-        metrics += [name for each in study.experiments for name in getattr(run.config.evaluate, each).metrics]
+        for experiment in study.experiments:
+            metrics += getattr(run.config.evaluate, experiment).metrics
     for metric in study.compare:
         if metric not in metrics:
             hint = suggest(metric, dict.fromkeys(metrics))
             raise InputError(f"{source}: {STUDY}: compare: no metric {metric!r}; {hint}")
     return StudyRuns(name, study, tuple(runs))
+
+
+def _parse_variant(base: dict[str, Any], changes: dict[str, Any], place: str) -> Config:
+    for key in ("name", "extends", STUDY):
+        if key in changes:
+            raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
+    config = parse_config(merged(base, changes), place)
+    if "seed" in changes.get("train", {}):
+        raise InputError(f"{place}: train.seed: list the seeds in {STUDY}.seeds")
+    return config
+
+
+def _run(variant: str, config: Config, data: str, seed: int) -> Run:
+    # A copy is not validated again: a study may have thousands of runs, and nothing depends on the seed.
+    train = config.train.model_copy(update={"seed": seed})
+    config = config.model_copy(update={"train": train})
+    training = {"dataset": data, **config.model_dump(include={"model", "train"})}
+    evaluation = {**training, **config.model_dump(include={"evaluate"})}
+    return Run(
+        variant,
+        seed,
+        config,
+        dataset=f"{SHARED}/dataset-{data}",
+        training=f"{SHARED}/training-{digest(training)}",
+        evaluation=f"{SHARED}/evaluation-{digest(evaluation)}",
+    )

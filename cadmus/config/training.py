@@ -50,11 +50,11 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
-        of_head, rest = divmod(self.width, self.heads)
+        head_width, rest = divmod(self.width, self.heads)
         if rest:
             raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
-        if of_head % 2:
-            raise ValueError(f"heads: rotary positions need an even width per head, got {of_head}")
+        if head_width % 2:
+            raise ValueError(f"heads: rotary positions need an even width per head, got {head_width}")
         return self
 
 
@@ -267,8 +267,9 @@ class Train(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _apply_recipe(cls, given: Any) -> Any:
-        return PAPER | given if isinstance(given, dict) and given.get("recipe") == "paper" else given
+    def _apply_recipe(cls, values: Any) -> Any:
+        is_paper = isinstance(values, dict) and values.get("recipe") == "paper"
+        return PAPER | values if is_paper else values
 
     @model_validator(mode="after")
     def _check(self) -> "Train":
@@ -279,8 +280,8 @@ class Train(Section):
         if self.reinforcement.fraction and prompts % ranks:
             raise ValueError(f"reinforcement.prompts: must be a multiple of ranks {ranks}, got {prompts}")
         if not self.divides(ranks):
-            wanted = f"must divide the {self.batch_size // ranks} programs of a rank"
-            raise ValueError(f"micro_batch_size: {wanted}, got {self.micro_batch_size}")
+            rule = f"must divide the {self.batch_size // ranks} programs of a rank"
+            raise ValueError(f"micro_batch_size: {rule}, got {self.micro_batch_size}")
         self._check_labels()
         if self.optimizer == "muon":
             self._check_muon()
@@ -303,13 +304,13 @@ class Train(Section):
     def _check_adam(self) -> None:
         stage = self.deepspeed.get("zero_optimization", {}).get("stage", 1)
         if stage not in (1, 2, 3):
-            wanted = "must be 1, 2 or 3 with the optimizer adam"
-            raise ValueError(f"deepspeed.zero_optimization.stage: {wanted}, got {stage!r}")
+            rule = "must be 1, 2 or 3 with the optimizer adam"
+            raise ValueError(f"deepspeed.zero_optimization.stage: {rule}, got {stage!r}")
 
     def _check_labels(self) -> None:
         training = self.interchange_training
-        wanted = ("second", "difference") if training.variable == "comparison" else ("magnitude",)
-        missing = [name for name in wanted if not (self.state_weight and getattr(self.state_labels, name))]
+        labels = ("second", "difference") if training.variable == "comparison" else ("magnitude",)
+        missing = [name for name in labels if not (self.state_weight and getattr(self.state_labels, name))]
         if training.fraction and missing:
             problem = f"{training.variable} needs state_labels.{missing[0]} and state_weight above 0"
             raise ValueError(f"interchange_training.variable: {problem}")
@@ -338,6 +339,6 @@ class Train(Section):
 
     def divides(self, ranks: int) -> bool:
         """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""
-        of_rank, rest = divmod(self.batch_size, ranks)
-        asked = self.reinforcement.prompts if self.reinforcement.fraction else 0
-        return not rest and not asked % ranks and not of_rank % (self.micro_batch_size or of_rank)
+        programs, rest = divmod(self.batch_size, ranks)
+        prompts = self.reinforcement.prompts if self.reinforcement.fraction else 0
+        return rest == 0 and prompts % ranks == 0 and programs % (self.micro_batch_size or programs) == 0

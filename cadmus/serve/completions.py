@@ -34,7 +34,7 @@ UNUSED = {"metadata", "parallel_tool_calls", "service_tier", "store", "stream_op
 """Fields of the API that have no effect here, whatever their value."""
 
 
-class Asked(BaseModel):
+class Parameters(BaseModel):
     """The fields of completions and chats that have an effect.
 
     Others are refused, unless their value has no effect either, such as null, 0 or an empty list.
@@ -50,7 +50,6 @@ class Asked(BaseModel):
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
     n: int = Field(1, ge=1, le=128)
-    best_of: int | None = None
     logprobs: int | None = Field(None, ge=0, le=isa.VOCABULARY_SIZE)
     echo: bool = False
     stream: bool = False
@@ -79,61 +78,58 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
     turn = asyncio.Lock()
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
-    def check_name(asked: str) -> None:
-        if asked != name:
-            message = f"{reprlib.repr(asked)} is not served; use {name!r}"
+    async def answer(
+        request: Request, parameters: Parameters, prompt: str | list[Any], max_tokens: int
+    ) -> dict[str, Any]:
+        if parameters.model != name:
+            message = f"{reprlib.repr(parameters.model)} is not served; use {name!r}"
             raise ApiError(message, "model", 404, "model_not_found")
-
-    async def answer(request: Request, asked: Asked, given: Any, max_tokens: int) -> dict[str, Any]:
-        check_name(asked.model)
-        distinct = _read_prompts(given, asked, model.max_length)
-        prompts = [prompt for prompt in distinct for _ in range(asked.n)]
+        distinct = _read_prompts(prompt, parameters, model.max_length)
+        prompts = [program for program in distinct for _ in range(parameters.n)]
+        # A request already uses the whole device.
         async with turn:
             if await request.is_disconnected():
                 raise ClientDisconnect
-            completions = await run_in_threadpool(_decode, model, asked, prompts, max_tokens)
-            choices, used = await run_in_threadpool(_choices, model, asked, prompts, completions)
+            completions = await run_in_threadpool(_decode, model, parameters, prompts, max_tokens)
+            choices, decoded = await run_in_threadpool(_choices, model, parameters, prompts, completions)
         prompted = sum(map(len, distinct))
-        usage = {"prompt_tokens": prompted, "completion_tokens": used, "total_tokens": prompted + used}
+        total = prompted + decoded
+        usage = {"prompt_tokens": prompted, "completion_tokens": decoded, "total_tokens": total}
         return {"created": int(time.time()), "model": name, "choices": choices, "usage": usage}
 
     async def complete(request: Request) -> Response:
-        asked = _parse(await body_of(request))
-        if asked.best_of not in (None, asked.n):
-            raise ApiError(f"must equal n, got {asked.best_of}", "best_of")
-        max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
-        answered = await answer(request, asked, asked.prompt, max_tokens)
-        return _response(asked, "cmpl", "text_completion", answered)
+        parameters = _parse(await body_of(request))
+        # The default of OpenAI's completions; a chat has none.
+        max_tokens = 16 if parameters.max_tokens is None else parameters.max_tokens
+        content = await answer(request, parameters, parameters.prompt, max_tokens)
+        return _response(parameters, "cmpl", "text_completion", content)
 
     async def chat(request: Request) -> Response:
-        asked = _parse(await body_of(request))
-        if asked.logprobs is not None or asked.echo:
-            raise ApiError("not supported in chats; leave it out", "echo" if asked.echo else "logprobs")
-        limits = (asked.max_completion_tokens, asked.max_tokens, LONGEST_PROGRAM + 1)
+        parameters = _parse(await body_of(request))
+        if parameters.logprobs is not None or parameters.echo:
+            field = "echo" if parameters.echo else "logprobs"
+            raise ApiError("not supported in chats; leave it out", field)
+        limits = (parameters.max_completion_tokens, parameters.max_tokens, LONGEST_PROGRAM + 1)
         max_tokens = next(limit for limit in limits if limit is not None)
-        answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
-        for choice in answered["choices"]:
-            text = choice.pop("text")
-            choice["delta" if asked.stream else "message"] = {"role": "assistant", "content": text}
-        return _response(asked, "chatcmpl", "chat.completion" + ".chunk" * asked.stream, answered)
-
-    def show_model(request: Request) -> Response:
-        check_name(request.path_params["model"])
-        return JSONResponse(card)
+        content = await answer(request, parameters, _last_text(parameters.messages), max_tokens)
+        for choice in content["choices"]:
+            message = {"role": "assistant", "content": choice.pop("text")}
+            choice["delta" if parameters.stream else "message"] = message
+        kind = "chat.completion.chunk" if parameters.stream else "chat.completion"
+        return _response(parameters, "chatcmpl", kind, content)
 
     routes = [
         Route("/health", lambda request: JSONResponse({"status": "ok"})),
         Route("/v1/models", lambda request: JSONResponse({"object": "list", "data": [card]})),
-        Route("/v1/models/{model:path}", show_model),
         Route("/v1/completions", complete, methods=["POST"]),
         Route("/v1/chat/completions", chat, methods=["POST"]),
     ]
     return application(routes, hosts)
 
 
-def _parse(body: bytes) -> Asked:
+def _parse(body: bytes) -> Parameters:
     try:
-        return Asked.model_validate_json(body)
+        return Parameters.model_validate_json(body)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
     if not problem["loc"]:
@@ -145,42 +141,46 @@ def _parse(body: bytes) -> Asked:
     raise ApiError(f"{message}, got {reprlib.repr(problem['input'])}", name)
 
 
-def _response(asked: Asked, prefix: str, kind: str, answered: dict[str, Any]) -> Response:
+def _response(parameters: Parameters, prefix: str, kind: str, content: dict[str, Any]) -> Response:
     """Return the answer as JSON or, of a stream, in one event: it takes milliseconds to decode."""
-    named = {"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **answered}
-    events = f"data: {json.dumps(named)}\n\ndata: [DONE]\n\n"
-    return Response(events, media_type="text/event-stream") if asked.stream else JSONResponse(named)
+    body = {"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **content}
+    if not parameters.stream:
+        return JSONResponse(body)
+    return Response(f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n", media_type="text/event-stream")
 
 
-def _read_prompts(given: str | list[Any], asked: Asked, max_length: int) -> list[str]:
+def _read_prompts(prompt: str | list[Any], parameters: Parameters, max_length: int) -> list[str]:
     """Return the prompts of a request as programs, which may have their end."""
-    if isinstance(given, str) or all(type(token) is int for token in given):
-        given = [given]
-    choices = len(given) * asked.n
+    prompts = [prompt] if isinstance(prompt, str) or _are_tokens(prompt) else prompt
+    choices = len(prompts) * parameters.n
     if choices > MAX_CHOICES:
         raise ApiError(f"prompts times n are {choices:,}; at most {MAX_CHOICES:,} per request", "prompt")
-    values = choices * (max_length + 1) * (1 + (asked.logprobs or 0))
+    values = choices * (max_length + 1) * (1 + (parameters.logprobs or 0))
     if values > MAX_LOGPROBS:
-        counted = f"completions times {max_length + 1} tokens times (logprobs + 1)"
-        raise ApiError(f"{counted} are {values:,}; at most {MAX_LOGPROBS:,} per request", "logprobs")
-    return [_read_prompt(prompt, max_length) for prompt in given]
+        product = f"completions times {max_length + 1} tokens times (logprobs + 1)"
+        raise ApiError(f"{product} are {values:,}; at most {MAX_LOGPROBS:,} per request", "logprobs")
+    return [_read_prompt(prompt, max_length) for prompt in prompts]
 
 
-def _read_prompt(given: Any, max_length: int) -> str:
-    if isinstance(given, list) and all(type(token) is int for token in given):
-        if not set(given) <= set(range(isa.VOCABULARY_SIZE)):
+def _are_tokens(prompt: Any) -> bool:
+    return isinstance(prompt, list) and all(type(token) is int for token in prompt)
+
+
+def _read_prompt(prompt: Any, max_length: int) -> str:
+    if _are_tokens(prompt):
+        if not set(prompt) <= set(range(isa.VOCABULARY_SIZE)):
             raise ApiError(f"token ids are 0 to {isa.VOCABULARY_SIZE - 1}", "prompt")
-        given = "".join(isa.INSTRUCTIONS[token].symbol for token in given)
-    if not isinstance(given, str):
-        raise ApiError(f"must be text, token ids, or a list of either, got {reprlib.repr(given)}", "prompt")
+        prompt = "".join(isa.INSTRUCTIONS[token].symbol for token in prompt)
+    if not isinstance(prompt, str):
+        raise ApiError(f"must be text, token ids, or a list of either, got {reprlib.repr(prompt)}", "prompt")
     try:
-        instructions = isa.check_prefix(given.removesuffix(isa.END))
+        instructions = isa.check_prefix(prompt.removesuffix(isa.END))
     except InputError as error:
         raise ApiError(str(error), "prompt") from None
     if len(instructions) > max_length:
         message = f"has {len(instructions)} instructions, a program at most {max_length}"
         raise ApiError(message, "prompt", code="context_length_exceeded")
-    return given
+    return prompt
 
 
 def _last_text(messages: list[dict[str, Any]]) -> str:
@@ -195,7 +195,9 @@ def _last_text(messages: list[dict[str, Any]]) -> str:
     return content
 
 
-def _decode(model: Cadmus, asked: Asked, prompts: list[str], max_tokens: int) -> list[tuple[str, bool]]:
+def _decode(
+    model: Cadmus, parameters: Parameters, prompts: list[str], max_tokens: int
+) -> list[tuple[str, bool]]:
     """Return the instructions after each prompt, and whether the model ended the program after them.
 
     The end is one of the ``max_tokens``. After ``max_length`` instructions the model gets one more token, for
@@ -203,15 +205,17 @@ def _decode(model: Cadmus, asked: Asked, prompts: list[str], max_tokens: int) ->
     """
     if max_tokens == 0:
         return [("", False)] * len(prompts)
-    # Only the end follows the end.
+    # Nothing but the end follows a prompt that has its end; the model completes the others.
     completions = [("", True)] * len(prompts)
     rows = [row for row, prompt in enumerate(prompts) if not prompt.endswith(isa.END)]
     unfinished = Programs.from_strings(prompts[row] for row in rows)
     longest = model.max_length
     room = np.minimum(min(max_tokens, longest), longest + 1 - unfinished.lengths)
-    seed = secrets.randbits(64) if asked.seed is None else asked.seed % 2**64
-    drawing: dict[str, Any] = {"temperature": asked.temperature, "top_p": asked.top_p, "seed": seed}
-    decoded, ended = model.complete(unfinished, unfinished.lengths + room, **drawing)
+    seed = secrets.randbits(64) if parameters.seed is None else parameters.seed % 2**64
+    limits = unfinished.lengths + room
+    decoded, ended = model.complete(
+        unfinished, limits, temperature=parameters.temperature, top_p=parameters.top_p, seed=seed
+    )
     # The decoder checks for an end even after the last instruction that fits.
     ended &= decoded.lengths < room
     for row, instructions, end in zip(rows, decoded.to_strings(), ended.tolist(), strict=True):
@@ -220,31 +224,36 @@ def _decode(model: Cadmus, asked: Asked, prompts: list[str], max_tokens: int) ->
 
 
 def _choices(
-    model: Cadmus, asked: Asked, prompts: list[str], completions: list[tuple[str, bool]]
+    model: Cadmus, parameters: Parameters, prompts: list[str], completions: list[tuple[str, bool]]
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the choices of a response, and the number of tokens decoded for them."""
     tables: list[np.ndarray] | list[None] = [None] * len(prompts)
-    if asked.logprobs is not None:
-        whole = zip(prompts, completions, strict=True)
-        programs = Programs.from_strings(prompt.removesuffix(isa.END) + text for prompt, (text, _) in whole)
+    if parameters.logprobs is not None:
+        pairs = zip(prompts, completions, strict=True)
+        programs = Programs.from_strings(prompt.removesuffix(isa.END) + text for prompt, (text, _) in pairs)
         tables = model.log_probabilities(programs)
     choices, decoded = [], 0
     for index, (prompt, (text, ended), table) in enumerate(zip(prompts, completions, tables, strict=True)):
-        tokens = text + isa.END * ended
+        tokens = text + isa.END if ended else text
         used = len(tokens)
         # The first stop string to be complete wins; of two that are complete together, the longer.
-        stops = [(place + len(stop), place) for stop in asked.stop if (place := text.find(stop)) >= 0]
+        stops = [(at + len(stop), at) for stop in parameters.stop if (at := text.find(stop)) >= 0]
         if stops:
-            used, place = min(stops)
-            text = tokens = text[:place]
-        # The token that cuts a program off is not in its text.
-        text, start = text[: max(model.max_length - len(prompt), 0)], len(prompt)
-        if asked.echo:
-            text, start = prompt + text, 0
-        logprobs = None if table is None else _logprobs(prompt + tokens, start, table, asked.logprobs or 0)
-        reason = "stop" if ended or stops else "length"
-        choices.append({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
+            used, length = min(stops)
+            text = tokens = text[:length]
         decoded += used
+        start = 0 if parameters.echo else len(prompt)
+        top = parameters.logprobs or 0
+        # The token that cuts a program off is not in its text.
+        text = text[: max(model.max_length - len(prompt), 0)]
+        choices.append(
+            {
+                "index": index,
+                "text": (prompt + text)[start:],
+                "logprobs": None if table is None else _logprobs(prompt + tokens, start, table, top),
+                "finish_reason": "stop" if ended or stops else "length",
+            }
+        )
     return choices, decoded
 
 
@@ -253,17 +262,22 @@ def _logprobs(tokens: str, start: int, table: np.ndarray, top: int) -> dict[str,
 
     ``table`` has those after each instruction, shape (instructions, 65).
     """
-    order = (-table).argsort(axis=1, kind="stable")[:, :top]
-    # Nothing precedes the first token.
-    tops: list[dict[str, float] | None] = [None] * (start == 0)
-    for place, symbol in enumerate(tokens[max(start, 1) :], max(start, 1) - 1):
-        if place >= len(table):
+    likeliest = (-table).argsort(axis=1, kind="stable")[:, :top].tolist()
+    symbols = list(tokens[start:])
+    tops: list[dict[str, float] | None] = []
+    for place, symbol in enumerate(symbols, start):
+        if place == 0:
+            # Nothing precedes the first token.
+            tops.append(None)
+        elif place > len(table):
             # Only the end follows the end.
             tops.append({symbol: 0.0})
-            continue
-        shown = dict.fromkeys([*order[place].tolist(), isa.TOKEN_ID[symbol]])
-        tops.append({isa.INSTRUCTIONS[token].symbol: float(table[place, token]) for token in shown})
-    symbols = list(tokens[start:])
-    values = [top and top[symbol] for top, symbol in zip(tops, symbols, strict=True)]
-    offsets = list(range(len(symbols)))
-    return {"tokens": symbols, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
+        else:
+            row, ids = table[place - 1], [*likeliest[place - 1], isa.TOKEN_ID[symbol]]
+            tops.append({isa.INSTRUCTIONS[token].symbol: float(row[token]) for token in ids})
+    return {
+        "tokens": symbols,
+        "token_logprobs": [each and each[symbol] for each, symbol in zip(tops, symbols, strict=True)],
+        "top_logprobs": tops,
+        "text_offset": list(range(len(symbols))),
+    }

@@ -14,7 +14,7 @@ from cadmus.store import replacing_together
 from cadmus.study import COMPARISON, FIGURE, LAW, PAGE, files_of, forest, law
 from cadmus.study.comparison import compare
 from cadmus.study.results import Results, read
-from cadmus.tables import code, escape, markdown
+from cadmus.tables import code, counted, escape, markdown
 
 
 def write_all(results: Path, directory: Path, models: law.Models | None = None) -> list[Path]:
@@ -88,13 +88,9 @@ def cost(study: Results) -> str:
     """Return the number of trainings and what they cost."""
     trainings = study.rows.unique("directory")
     return (
-        f"{_count(len(trainings), 'training')}, {trainings['flops'].sum():.2g} FLOPs, "
+        f"{counted(len(trainings), 'training')}, {trainings['flops'].sum():.2g} FLOPs, "
         f"{trainings['seconds'].sum() / 3600:.2g} h of training; commit {escape(study.commit[:7])}."
     )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def _accuracies(study: Results) -> list[str]:
@@ -107,7 +103,7 @@ def _caption(study: Results) -> str:
     for name in [name for name in study.compare if name in LOSSES][:1]:
         of = "test programs" if name == HELD_OUT_LOSS else "the last tenth of the steps"
         loss = f" {name.replace('_', ' ')} of {of} in nats,"
-    seeds = _count(study.rows["seed"].n_unique(), "seed")
+    seeds = counted(study.rows["seed"].n_unique(), "seed")
     return (
         f"The row {escape(study.base)} has means over {seeds}:{loss} "
         f"{_accuracies(study)[0].replace('_', ' ')} in percent. The other rows have paired differences from "

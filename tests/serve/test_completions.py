@@ -171,7 +171,7 @@ def test_samples_are_those_of_the_decoder(client, model, options):
 
 
 def test_n_choices_per_prompt(client):
-    answer = ask(client, prompt=["34+7", "1"], n=3, best_of=3, echo=True, temperature=1, seed=0)
+    answer = ask(client, prompt=["34+7", "1"], n=3, echo=True, temperature=1, seed=0)
     assert [choice["index"] for choice in answer["choices"]] == list(range(6))
     assert [choice["text"][:1] for choice in answer["choices"]] == ["3", "3", "3", "1", "1", "1"]
     assert answer["usage"]["prompt_tokens"] == 5
@@ -187,12 +187,11 @@ def test_the_official_client_gets_the_same_completions(official, client):
     (event,) = official.completions.create(model=NAME, temperature=0, stream=True, **asked)
     assert event.choices == answer.choices
     assert [card.id for card in official.models.list()] == [NAME]
-    assert official.models.retrieve(NAME).owned_by == "cadmus"
     with pytest.raises(openai.BadRequestError, match="unknown symbol 'ä'") as caught:
         official.completions.create(model=NAME, prompt="ä")
     assert caught.value.param == "prompt"
     with pytest.raises(openai.NotFoundError, match="model: 'gpt' is not served; use 'tiny'") as caught:
-        official.models.retrieve("gpt")
+        official.completions.create(model="gpt", prompt="1")
     assert caught.value.code == "model_not_found"
 
 
@@ -210,7 +209,7 @@ def test_the_official_client_gets_the_same_completions(official, client):
         ({"prompt": ["1"] * 1024, "logprobs": 65}, "logprobs", "are 878,592; at most 262,144"),
         ({"max_tokens": -1}, "max_tokens", "must be greater than or equal to 0, got -1"),
         ({"temperature": float("nan")}, "temperature", "temperature: must be a finite number, got nan"),
-        ({"n": 2, "best_of": 3}, "best_of", "best_of: must equal n, got 3"),
+        ({"n": 2, "best_of": 2}, "best_of", "best_of: not supported; leave it out"),
         ({"stop": ["1", ""]}, "stop", "at least 1 character"),
         ({"model": None}, "model", "model: Field required"),
         ({"max_token": 4}, "max_token", "max_token: not supported; leave it out"),
