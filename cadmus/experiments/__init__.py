@@ -46,7 +46,9 @@ def table(source: str) -> Table:
     """Return the declared table of an experiment, of ``metrics`` or of ``llm``."""
     if source == "metrics":
         return METRICS
-    return importlib.import_module("cadmus.llm.outcomes").TABLE if source == "llm" else get(source).table
+    if source == "llm":
+        return importlib.import_module("cadmus.llm.outcomes").TABLE
+    return get(source).table
 
 
 @functools.cache
