@@ -46,9 +46,7 @@ def table(source: str) -> Table:
     """Return the declared table of an experiment, of ``metrics`` or of ``llm``."""
     if source == "metrics":
         return METRICS
-    if source == "llm":
-        return importlib.import_module("cadmus.llm.outcomes").TABLE
-    return get(source).table
+    return importlib.import_module("cadmus.llm.outcomes").TABLE if source == "llm" else get(source).table
 
 
 @functools.cache

@@ -11,16 +11,7 @@ import polars as pl
 from cadmus import isa
 from cadmus.columns import COUNT, LAYER, NONNEGATIVE, POSITIVE
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import (
-    ACCURACY,
-    OF_LAYERS,
-    TOKEN,
-    TOKENS,
-    Experiment,
-    Figure,
-    Findings,
-    Subject,
-)
+from cadmus.experiments.experiment import ACCURACY, OF_LAYERS, TOKEN, Experiment, Figure, Findings, Subject
 from cadmus.programs import TOKEN_OF_BYTE
 from cadmus.tools import generator, progress
 
@@ -88,7 +79,7 @@ EXPERIMENT = Experiment(
     rules={
         **OF_LAYERS,
         "agreeing: must be at most programs": pl.col("agreeing") <= pl.col("programs"),
-        "token: must be all from 1": pl.col("token").n_unique().over("layer") == TOKENS,
+        "token: must be all from 1": pl.col("token").n_unique().over("layer") == TOKEN.high,
     },
     key=("layer", "token"),
     findings=findings,
