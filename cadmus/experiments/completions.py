@@ -34,18 +34,16 @@ def measure(subject: Subject) -> pl.DataFrame:
     graded = grade_model(subject.model(), tasks, dataset).with_columns(ceiling)
     learned = Learned(subject.dataset_directory(), tasks)
     completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)], how="diagonal")
-    asked = completions.select("question", "asked").iter_rows()
+    things = completions.select("question", "asked").iter_rows()
     return completions.with_columns(
-        pl.Series("seen", [thing in learned.seen[name] for name, thing in asked]),
+        pl.Series("seen", [thing in learned.seen[question] for question, thing in things]),
         pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
     )
 
 
 def ask(subject: Subject, most: int) -> "list[TaskBatch]":
     """Return the questions that at most ``most`` test programs per template are asked."""
-    from cadmus.evaluate.criteria import Completed
     from cadmus.evaluate.grading import tasks_of
-    from cadmus.evaluate.questions import QUESTIONS
 
     tasks = tasks_of(subject.test_programs(), most)
     if not tasks:
@@ -53,7 +51,15 @@ def ask(subject: Subject, most: int) -> "list[TaskBatch]":
             f"{subject.dataset}: none of its {subject.config.evaluate.split} programs can be asked a "
             "question; sample more of them, or other templates"
         )
-    # The questions of the templates of Cadmus are tested; one of an added template may not fit it.
+    _check_added_questions(subject, tasks)
+    return tasks
+
+
+def _check_added_questions(subject: Subject, tasks: "list[TaskBatch]") -> None:
+    """Check that programs of added templates solve their questions; tests do so for those of Cadmus."""
+    from cadmus.evaluate.criteria import Completed
+    from cadmus.evaluate.questions import QUESTIONS
+
     for task in (task for task in tasks if task.name not in QUESTIONS):
         own = Completed.own(task.programs, task.prompt_length, subject.config.dataset)
         unsolved = np.flatnonzero(~task.question.solves(own))
@@ -63,7 +69,6 @@ def ask(subject: Subject, most: int) -> "list[TaskBatch]":
                 f"{subject.dataset}: {task.question.template}: its own completion does not solve "
                 f"{program!r}; give the template a question in cadmus/evaluate/questions.py"
             )
-    return tasks
 
 
 def grade_model(model: Any, tasks: "list[TaskBatch]", dataset: Dataset) -> pl.DataFrame:
@@ -75,17 +80,19 @@ def grade_model(model: Any, tasks: "list[TaskBatch]", dataset: Dataset) -> pl.Da
 
 def best_possible(tasks: "list[TaskBatch]", dataset: Dataset, split: str) -> pl.Series:
     """Return the probability that the best possible answer to each program is solved, in order."""
-    found = [
+    ceilings = [
         np.ones(len(task.programs))
         if task.question.ceiling is None
         else task.question.ceiling(task.prompts, dataset, split)
         for task in tasks
     ]
-    return pl.Series(CEILING, np.concatenate(found))
+    return pl.Series(CEILING, np.concatenate(ceilings))
 
 
 ASKED = {
-    **dict.fromkeys(("policy", "template", "question"), NAME),
+    "policy": NAME,
+    "template": NAME,
+    "question": NAME,
     "program": PROGRAM,
     "prompt_length": POSITIVE,
     "asked": TEXT,
@@ -105,10 +112,16 @@ EXPERIMENT = Experiment(
     columns={
         **ASKED,
         "completion": COMPLETION,
-        **dict.fromkeys(("ended", "uses_drop", "solved"), FLAG),
+        "ended": FLAG,
+        "uses_drop": FLAG,
+        "solved": FLAG,
         "fits": FLAG.or_null(),
-        **dict.fromkeys(("exact", "next_token", "verified"), FLAG),
-        **{CEILING: FRACTION.or_null(), "seen": FLAG, "training_programs": COUNT},
+        "exact": FLAG,
+        "next_token": FLAG,
+        "verified": FLAG,
+        CEILING: FRACTION.or_null(),
+        "seen": FLAG,
+        "training_programs": COUNT,
     },
     rules={
         **ASKED_RULES,

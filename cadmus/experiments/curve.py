@@ -17,7 +17,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     """
     from cadmus.model.export import Snapshot, read_metadata, read_metadata_as
 
-    dataset, judged_from = subject.config.dataset, subject.config.train.reinforcement_steps.start
+    supervised_steps = subject.config.train.reinforcement_steps.start
     tasks = ask(subject, subject.config.evaluate.curve.programs)
     sizes = read_metadata(subject.directory).model
     rows = []
@@ -25,10 +25,10 @@ def measure(subject: Subject) -> pl.DataFrame:
         metadata = read_metadata_as(Snapshot, path, "give the snapshots of a training")
         if metadata.model != sizes:
             raise InputError(f"{path}: has other sizes than {subject.directory}; give those of one training")
-        completions = grade_model(subject.model(path), tasks, dataset)
+        completions = grade_model(subject.model(path), tasks, subject.config.dataset)
         compute = {"step": metadata.steps, "tokens": metadata.tokens, "flops": metadata.flops}
-        judged = pl.lit(metadata.steps > judged_from)
-        rows.append(accuracy_by(completions, "question").with_columns(**compute, reinforced=judged))
+        reinforced = pl.lit(metadata.steps > supervised_steps)
+        rows.append(accuracy_by(completions, "question").with_columns(**compute, reinforced=reinforced))
     # Large numbers of tokens have another type.
     return pl.concat(rows, how="vertical_relaxed")
 
@@ -45,9 +45,16 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"step": COUNT, "tokens": COUNT, "flops": NONNEGATIVE},
-        **dict.fromkeys(("question", "policy", "metric"), NAME),
-        **{"programs": COUNT, "correct": COUNT, **ACCURACY, "reinforced": FLAG},
+        "step": COUNT,
+        "tokens": COUNT,
+        "flops": NONNEGATIVE,
+        "question": NAME,
+        "policy": NAME,
+        "metric": NAME,
+        "programs": COUNT,
+        "correct": COUNT,
+        **ACCURACY,
+        "reinforced": FLAG,
     },
     rules=OF_PROGRAMS,
     key=("step", "question", "policy", "metric"),

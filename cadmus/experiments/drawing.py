@@ -23,11 +23,14 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         count = " or ".join(map(str, counts))
         raise InputError(f"{name}: drawn from {count} result files{names}, got {len(results)}")
     formats = FORMATS[figure.kind]
-    if output.suffix in {suffix for of_kind in FORMATS.values() for suffix in of_kind} - set(formats):
+    of_other_kinds = {suffix for suffixes in FORMATS.values() for suffix in suffixes} - set(formats)
+    if output.suffix in of_other_kinds:
         raise InputError(f"{output}: {name} is written as {', '.join(formats)}")
     stem = output.with_suffix("") if output.suffix in formats else output / name
     paths = [stem.with_name(stem.name + suffix) for suffix in formats]
-    frames = [read_results(path, table(of))[0] for path, of in zip(results, figure.sources, strict=False)]
+    # The last source, llm, may have no file.
+    files = zip(results, figure.sources, strict=False)
+    frames = [read_results(path, table(source))[0] for path, source in files]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     with replacing_together() as replaced:
         temporary = [replaced(path) for path in paths]

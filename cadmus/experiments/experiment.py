@@ -18,15 +18,18 @@ from cadmus.train.paths import find_snapshots
 if TYPE_CHECKING:
     from cadmus.model.mixer import Mixer
 
-ACCURACY = dict.fromkeys(("accuracy", "low", "high"), FRACTION.or_null())
+ACCURACY = {"accuracy": FRACTION.or_null(), "low": FRACTION.or_null(), "high": FRACTION.or_null()}
 """Columns of an accuracy and its 95% interval; null without a program."""
 OF_PROGRAMS = {"correct: must be at most programs": pl.col("correct") <= pl.col("programs")}
 """Rule of results that count programs and those that are correct."""
 TOKENS = 11
 """Tokens of a comparison: two expressions of five and the comparator."""
 TOKEN = Column(int, low=1, high=TOKENS)
-OF_LAYERS = {"layer: must be all from 0": pl.col("layer").n_unique() == pl.col("layer").max() + 1}
-"""Rule of results that have rows of every layer."""
+OF_LAYERS = {
+    **OF_PROGRAMS,
+    "layer: must be all from 0": pl.col("layer").n_unique() == pl.col("layer").max() + 1,
+}
+"""Rules of such results that have rows of every layer."""
 
 
 class Figure(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, FLAG, VALUE
-from cadmus.config import Dataset
+from cadmus.config import Config, Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
 from cadmus.experiments.experiment import OF_PROGRAMS, Experiment, Figure, Subject
@@ -23,13 +23,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     range and around it, have rows of their own, where ``balanced`` is true.
     """
     from cadmus.dataset.splits import excluded_pairs
-    from cadmus.evaluate.comparisons import (
-        OUTSIDE,
-        balanced_comparisons,
-        balanced_outside,
-        grid_programs,
-        values_of,
-    )
+    from cadmus.evaluate.comparisons import grid_programs, values_of
     from cadmus.templates.draw import comparator
     from cadmus.templates.expressions import HALF
 
@@ -40,38 +34,45 @@ def measure(subject: Subject) -> pl.DataFrame:
             f"evaluate.grid: no test program compares values from {config.evaluate.grid.low} to "
             f"{config.evaluate.grid.high}; choose a range that meets dataset.values"
         )
+    # The rows of balanced programs, one for each pair of their values, follow those of the grid.
     pixels = len(x)
-    rng = generator(config.seed, "balanced comparisons")
-    wanted, around = config.evaluate.grid.balanced, np.unique(x)
-    balanced = stack(
-        [
-            balanced_comparisons(rng, wanted, dataset),
-            *(balanced_outside(rng, wanted, dataset, around, region) for region in OUTSIDE),
-        ]
-    )
-    values, of_values = np.unique(values_of(balanced), axis=1, return_inverse=True)
-    x, y = np.concatenate([[x, y], values], axis=1)
-    programs, pair = stack([programs, balanced]), np.concatenate([pair, pixels + of_values])
+    balanced = _balanced_programs(config, np.unique(x))
+    balanced_values, balanced_pair = np.unique(values_of(balanced), axis=1, return_inverse=True)
+    x, y = np.concatenate([[x, y], balanced_values], axis=1)
+    programs, pair = stack([programs, balanced]), np.concatenate([pair, pixels + balanced_pair])
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
     for first in progress("grid", range(0, len(programs), _PROGRAMS_AT_ONCE)):
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
         predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
-    found: dict[str, np.ndarray | None] = {"correct": predicted == expected}
-    found |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
-    found |= _learned(dataset, config.seed, prompts, expected)
+    counted: dict[str, np.ndarray | None] = {
+        "correct": predicted == expected,
+        **{name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()},
+        **_learned(dataset, config.seed, prompts, expected),
+    }
     counts = {
-        name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
-        for name, chosen in found.items()
+        name: None if is_counted is None else np.bincount(pair[is_counted], minlength=len(x))
+        for name, is_counted in counted.items()
     }
     low, high = dataset.values.low, dataset.values.high
     allowed = (low <= x) & (x <= high) & (low <= y) & (y <= high) & ~excluded_pairs(dataset, x, y)
-    tested = {"x": x, "y": y, "programs": np.bincount(pair, minlength=len(x))}
-    kinds = {"in_distribution": allowed, "balanced": np.arange(len(x)) >= pixels}
-    return pl.DataFrame(
-        {**tested, **counts, **kinds}, schema_overrides=dict.fromkeys(LEARNED, pl.Int64)
-    ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
+    columns = {"x": x, "y": y, "programs": np.bincount(pair, minlength=len(x)), **counts}
+    columns |= {"in_distribution": allowed, "balanced": np.arange(len(x)) >= pixels}
+    # A baseline without counts would have no type.
+    results = pl.DataFrame(columns, schema_overrides=dict.fromkeys(LEARNED, pl.Int64))
+    return results.with_columns(
+        pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts
+    )
+
+
+def _balanced_programs(config: Config, axis: np.ndarray) -> Programs:
+    """Sample programs with balanced operators in the training range and around it, of values on ``axis``."""
+    from cadmus.evaluate.comparisons import OUTSIDE, balanced_comparisons, balanced_outside
+
+    rng, n = generator(config.seed, "balanced comparisons"), config.evaluate.grid.balanced
+    inside = balanced_comparisons(rng, n, config.dataset)
+    return stack([inside, *(balanced_outside(rng, n, config.dataset, axis, region) for region in OUTSIDE)])
 
 
 def _learned(
@@ -86,17 +87,24 @@ def _learned(
     if not len(programs):
         return dict.fromkeys(LEARNED)
     cut = np.full(len(programs), 2 * HALF)
-    given, answers = programs.prefixes(cut), programs.suffixes(cut)
-    fitted = {name: Linear(given, answers, name == "operators", name == "pairs") for name in LEARNED}
-    return {name: TOKEN_OF_BYTE[each.complete(prompts).data] == expected for name, each in fitted.items()}
+    examples = programs.prefixes(cut), programs.suffixes(cut)
+    fitted = {
+        name: Linear(*examples, operators_only=name == "operators", pairs=name == "pairs") for name in LEARNED
+    }
+    return {name: TOKEN_OF_BYTE[fit.complete(prompts).data] == expected for name, fit in fitted.items()}
 
 
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"x": VALUE, "y": VALUE, "programs": COUNT},
-        **dict.fromkeys(("correct", *PREDICTIONS, *LEARNED), COUNT.or_null()),
-        **dict.fromkeys(("in_distribution", "balanced"), FLAG),
+        "x": VALUE,
+        "y": VALUE,
+        "programs": COUNT,
+        "correct": COUNT.or_null(),
+        **dict.fromkeys(PREDICTIONS, COUNT.or_null()),
+        **dict.fromkeys(LEARNED, COUNT.or_null()),
+        "in_distribution": FLAG,
+        "balanced": FLAG,
     },
     rules={
         **OF_PROGRAMS,

@@ -5,11 +5,15 @@ is known. For each prompt the model's distribution over what a definition comput
 is compared with it, by the number of examples and by how many functions these leave.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, FLAG, FRACTION, NONNEGATIVE, POSITIVE, PROGRAM, one_of
-from cadmus.config import OOD
+from cadmus.config import OOD, Dataset
+from cadmus.config.evaluation import Induction
 from cadmus.evaluate.results import induction_by
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
@@ -22,65 +26,73 @@ def measure(subject: Subject) -> pl.DataFrame:
     with that of as many samples of the posterior itself. If a rule keeps functions out of training, prompts
     of these are asked as well.
     """
+    config, model = subject.config, subject.model()
+    settings = config.evaluate.induction
+    rules = config.dataset.rules_for("complete_algorithm").values()
+    splits = ("test", OOD) if any(rule.functions is not None for rule in rules) else ("test",)
+    # An example and its share of the definition have about seven instructions, at least.
+    most_examples = max(1, min(settings.examples, config.dataset.max_length // 7))
+    conditions = [(split, count) for split in splits for count in range(1, most_examples + 1)]
+    rows: list[dict[str, Any]] = []
+    for split, count in progress("induction", conditions):
+        dataset = _with_examples(config.dataset, count)
+        seed = seed_of(config.seed, "induction", split, count)
+        measured = _measured(model, dataset, split, settings, seed)
+        rows += [{"split": split, "examples": count, **row} for row in measured]
+    return pl.DataFrame(rows)
+
+
+def _with_examples(dataset: Dataset, count: int) -> Dataset:
+    """Return the config of a dataset whose prompts of induction have ``count`` examples."""
+    fields = dataset.templates.complete_algorithm.model_copy(update={"examples": [count, count]})
+    templates = dataset.templates.model_copy(update={"complete_algorithm": fields})
+    return dataset.model_copy(update={"templates": templates})
+
+
+def _measured(
+    model: Any, dataset: Dataset, split: str, settings: Induction, seed: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the results of new prompts; groups of definitions are numbered by what they compute."""
     from cadmus.dataset.sampler import sample
     from cadmus.evaluate.posterior import posterior, prior
     from cadmus.model.induction import computes, votes
 
-    config, model = subject.config, subject.model()
-    settings = config.evaluate.induction
-    rules = config.dataset.rules_for("complete_algorithm").values()
-    splits = ("test", *[OOD] * any(rule.functions is not None for rule in rules))
-    # An example and its share of the definition have about seven instructions, at least.
-    most = max(1, min(settings.examples, config.dataset.max_length // 7))
-    asked = [(split, count) for split in splits for count in range(1, most + 1)]
-    rows = []
-    for split, count in progress("induction", asked):
-        fields = config.dataset.templates.complete_algorithm.model_copy(update={"examples": [count, count]})
-        templates = config.dataset.templates.model_copy(update={"complete_algorithm": fields})
-        dataset = config.dataset.model_copy(update={"templates": templates})
-        seed = seed_of(config.seed, "induction", split, count)
-        drawn = sample(dataset, seed, "complete_algorithm", split, 0, settings.programs)
-        lengths = drawn.prompt_length.astype(np.int64)
-        prompts, own = drawn.programs.prefixes(lengths), drawn.programs.suffixes(lengths).to_strings()
-        greedy = model.complete(prompts, dataset.max_length)
-        options = {"samples": settings.samples, "temperature": 1.0, "seed": seed}
-        texts, ended = model.complete(prompts, dataset.max_length, **options)
-        for row, prompt in enumerate(prompts.to_strings()):
-            of_row = np.arange(row * settings.samples, (row + 1) * settings.samples)
-            found = votes(prompt, texts.take(of_row), ended[of_row], dataset)
-            first = votes(prompt, greedy[0].take(np.array([row])), greedy[1][[row]], dataset)
-            (right,) = computes(prompt, [own[row]], dataset).tolist()
-            classes, probability = posterior(prompt, dataset, split).by_behavior()
-            most = max(found, key=lambda group: len(found[group]), default=-1)
-            fraction = np.array([len(found.get(group, ())) for group in classes.tolist()]) / settings.samples
-            ideal = np.random.default_rng([seed, row]).multinomial(settings.samples, probability)
-            rows.append(
-                {
-                    "split": split,
-                    "examples": count,
-                    "program": prompt + own[row],
-                    "prompt_length": len(prompt),
-                    "functions": len(classes),
-                    "samples": settings.samples,
-                    "fits": sum(map(len, found.values())),
-                    "votes": len(found.get(most, ())),
-                    "voted": right in found and most == right,
-                    "greedy": right in first,
-                    "prior": prior(prompt, dataset) == right,
-                    "ceiling": probability.max(),
-                    # Samples of no function of the grammar, too, are where the posterior is not.
-                    "total_variation": np.maximum(probability - fraction, 0).sum(),
-                    "ideal_variation": np.maximum(probability - ideal / settings.samples, 0).sum(),
-                }
-            )
-    return pl.DataFrame(rows)
+    sampled = sample(dataset, seed, "complete_algorithm", split, 0, settings.programs)
+    lengths, n = sampled.prompt_length.astype(np.int64), settings.samples
+    prompts, own = sampled.programs.prefixes(lengths), sampled.programs.suffixes(lengths).to_strings()
+    greedy_texts, greedy_ended = model.complete(prompts, dataset.max_length)
+    texts, ended = model.complete(prompts, dataset.max_length, samples=n, temperature=1.0, seed=seed)
+    for row, prompt in enumerate(prompts.to_strings()):
+        of_prompt = np.arange(row * n, (row + 1) * n)
+        groups = votes(prompt, texts.take(of_prompt), ended[of_prompt], dataset)
+        greedy = votes(prompt, greedy_texts.take(np.array([row])), greedy_ended[[row]], dataset)
+        (right,) = computes(prompt, [own[row]], dataset).tolist()
+        functions, probability = posterior(prompt, dataset, split).by_behavior()
+        voted = max(groups, key=lambda group: len(groups[group]), default=-1)
+        fraction = np.array([len(groups.get(function, ())) for function in functions.tolist()]) / n
+        ideal = np.random.default_rng([seed, row]).multinomial(n, probability) / n
+        yield {
+            "program": prompt + own[row],
+            "prompt_length": len(prompt),
+            "functions": len(functions),
+            "samples": n,
+            "fits": sum(map(len, groups.values())),
+            "votes": len(groups.get(voted, ())),
+            "voted": right in groups and voted == right,
+            "greedy": right in greedy,
+            "prior": prior(prompt, dataset) == right,
+            "ceiling": probability.max(),
+            # Samples of no function of the grammar, too, are where the posterior is not.
+            "total_variation": np.maximum(probability - fraction, 0).sum(),
+            "ideal_variation": np.maximum(probability - ideal, 0).sum(),
+        }
 
 
 def summary(results: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracies over all numbers of examples, of functions that training has and has not."""
-    found = induction_by(results.with_columns(all=pl.lit("")), "all").drop("all")
+    accuracies = induction_by(results.with_columns(all=pl.lit("")), "all").drop("all")
     policy = pl.when(policy="prior").then(pl.lit("prior")).otherwise(pl.lit("model"))
-    return found.select(
+    return accuracies.select(
         pl.col("split").replace({"test": "seen_functions", OOD: "unseen_functions"}).alias("question"),
         policy.alias("policy"),
         pl.col("policy").replace({"prior": "voted"}).alias("metric"),
@@ -107,11 +119,20 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"split": one_of(("test", OOD)), "examples": POSITIVE, "program": PROGRAM},
-        **dict.fromkeys(("prompt_length", "functions", "samples"), POSITIVE),
-        **dict.fromkeys(("fits", "votes"), COUNT),
-        **dict.fromkeys(("voted", "greedy", "prior"), FLAG),
-        **{"ceiling": FRACTION, "total_variation": NONNEGATIVE, "ideal_variation": NONNEGATIVE},
+        "split": one_of(("test", OOD)),
+        "examples": POSITIVE,
+        "program": PROGRAM,
+        "prompt_length": POSITIVE,
+        "functions": POSITIVE,
+        "samples": POSITIVE,
+        "fits": COUNT,
+        "votes": COUNT,
+        "voted": FLAG,
+        "greedy": FLAG,
+        "prior": FLAG,
+        "ceiling": FRACTION,
+        "total_variation": NONNEGATIVE,
+        "ideal_variation": NONNEGATIVE,
     },
     rules={
         "fits: must be at most samples": pl.col("fits") <= pl.col("samples"),

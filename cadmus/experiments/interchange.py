@@ -16,15 +16,7 @@ from cadmus.columns import COUNT, LAYER, POSITIVE, one_of
 from cadmus.config.evaluation import Variable
 from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import (
-    ACCURACY,
-    OF_LAYERS,
-    OF_PROGRAMS,
-    Experiment,
-    Figure,
-    Findings,
-    Subject,
-)
+from cadmus.experiments.experiment import ACCURACY, OF_LAYERS, Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
 
 METHODS = ("state", "learned", "random")
@@ -51,8 +43,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     rows = []
     seeds = [seed_of(config.seed, "interchange", use) for use in ("learn", "test")]
     for variable in progress("interchange", settings.variables or list(VARIABLES)):
-        drawn = [counterfactuals(variable, settings.programs, seed, config.dataset) for seed in seeds]
-        learned, tested = (pairs_of(model, table) for table in drawn)
+        tables = [counterfactuals(variable, settings.programs, seed, config.dataset) for seed in seeds]
+        learned, tested = (pairs_of(model, table) for table in tables)
         for layer in range(model.sizes.layers + 1):
             seed = seed_of(config.seed, variable, layer)
             bases = {"state": None, **subspaces(model, learned, layer, settings.directions, seed)}
@@ -86,11 +78,15 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"variable": one_of(get_args(Variable)), "layer": LAYER, "method": one_of(METHODS)},
-        **{"directions": POSITIVE, "programs": COUNT, "correct": COUNT, **ACCURACY},
+        "variable": one_of(get_args(Variable)),
+        "layer": LAYER,
+        "method": one_of(METHODS),
+        "directions": POSITIVE,
+        "programs": COUNT,
+        "correct": COUNT,
+        **ACCURACY,
     },
     rules={
-        **OF_PROGRAMS,
         **OF_LAYERS,
         "layer: must be the same of all variables and methods": (
             pl.len().over("variable", "method") == pl.col("layer").n_unique()

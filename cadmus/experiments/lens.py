@@ -11,17 +11,7 @@ import polars as pl
 from cadmus import isa
 from cadmus.columns import COUNT, LAYER, NONNEGATIVE, POSITIVE
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import (
-    ACCURACY,
-    OF_LAYERS,
-    OF_PROGRAMS,
-    TOKEN,
-    TOKENS,
-    Experiment,
-    Figure,
-    Findings,
-    Subject,
-)
+from cadmus.experiments.experiment import ACCURACY, OF_LAYERS, TOKEN, Experiment, Figure, Findings, Subject
 from cadmus.programs import TOKEN_OF_BYTE
 from cadmus.tools import generator, progress
 
@@ -41,14 +31,15 @@ def measure(subject: Subject) -> pl.DataFrame:
     sums = np.zeros((3, 1, 1))
     with progress("lens", total=n, unit="program") as bar:
         for rows, logits in subject.model().layer_logits(programs):
-            own = np.broadcast_to(following[rows], logits.shape[:-1])
+            targets = np.broadcast_to(following[rows], logits.shape[:-1])
             predicted = logits.argmax(-1)
+            # The exponential of a logit less the highest one cannot overflow.
             highest = logits.max(-1, keepdims=True)
             total = np.log(np.exp(logits - highest).sum(-1)) + highest[..., 0]
-            loss = total - np.take_along_axis(logits, own[..., None], -1)[..., 0]
+            loss = total - np.take_along_axis(logits, targets[..., None], -1)[..., 0]
             # Sums over the programs: float64, shape (3, layers + 1, tokens).
-            found = np.stack([loss, predicted == predicted[-1], predicted == own])
-            sums = sums + found.sum(2, dtype=np.float64)
+            counted = np.stack([loss, predicted == predicted[-1], predicted == targets])
+            sums = sums + counted.sum(2, dtype=np.float64)
             bar.update(logits.shape[1])
     layer, token = np.indices(sums.shape[1:]).reshape(2, -1)
     loss, agreeing, correct = sums.reshape(3, -1)
@@ -77,14 +68,18 @@ def findings(results: pl.DataFrame) -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"layer": LAYER, "token": TOKEN, "programs": POSITIVE},
-        **{"loss": NONNEGATIVE, "agreeing": COUNT, "correct": COUNT, **ACCURACY},
+        "layer": LAYER,
+        "token": TOKEN,
+        "programs": POSITIVE,
+        "loss": NONNEGATIVE,
+        "agreeing": COUNT,
+        "correct": COUNT,
+        **ACCURACY,
     },
     rules={
-        **OF_PROGRAMS,
         **OF_LAYERS,
         "agreeing: must be at most programs": pl.col("agreeing") <= pl.col("programs"),
-        "token: must be all from 1": pl.col("token").n_unique().over("layer") == TOKENS,
+        "token: must be all from 1": pl.col("token").n_unique().over("layer") == TOKEN.high,
     },
     key=("layer", "token"),
     findings=findings,

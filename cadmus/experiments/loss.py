@@ -26,8 +26,9 @@ def measure(subject: Subject) -> pl.DataFrame:
     tokens = programs.lengths - prompts + 1
     induction = np.flatnonzero(np.asarray(samples.template) == "complete_algorithm")
     floor = np.full(len(programs), np.nan)
-    of = programs.take(induction), prompts[induction], subject.config.dataset, subject.config.evaluate.split
-    floor[induction] = surprise(*of) / tokens[induction]
+    dataset, split = subject.config.dataset, subject.config.evaluate.split
+    lowest = surprise(programs.take(induction), prompts[induction], dataset, split)
+    floor[induction] = lowest / tokens[induction]
     return pl.DataFrame(
         {
             "template": samples.template,
@@ -44,9 +45,12 @@ def measure(subject: Subject) -> pl.DataFrame:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **{"template": NAME, "program": PROGRAM},
-        **dict.fromkeys(("prompt_length", "tokens"), POSITIVE),
-        **{"loss": NONNEGATIVE, "floor": NONNEGATIVE.or_null()},
+        "template": NAME,
+        "program": PROGRAM,
+        "prompt_length": POSITIVE,
+        "tokens": POSITIVE,
+        "loss": NONNEGATIVE,
+        "floor": NONNEGATIVE.or_null(),
     },
     summary=lambda results: loss_by(results, "template"),
     dataset=True,

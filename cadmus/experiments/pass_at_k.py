@@ -34,25 +34,29 @@ def measure(subject: Subject) -> pl.DataFrame:
 
     greedy = grade_model(model, tasks, dataset)["solved"].alias("greedy_solved")
     baseline = training_completions(subject.dataset_directory(), tasks, config.seed)
-    sampled, drawn = (
+    sampled, random = (
         grade_samples(tasks, policy, name, dataset, settings.samples)
         for name, policy in ((MODEL, sample), (BASELINE_OF_SAMPLES, baseline))
     )
     ceiling = best_possible(tasks, dataset, config.evaluate.split)
-    return pl.concat([sampled.with_columns(greedy, ceiling), drawn], how="diagonal")
+    return pl.concat([sampled.with_columns(greedy, ceiling), random], how="diagonal")
 
 
-_KS = pl.col("samples").map_elements(lambda samples: len(budgets(samples)), pl.Int64)
+_BUDGETS = pl.col("samples").map_elements(lambda samples: len(budgets(samples)), pl.Int64)
 
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
         **ASKED,
         "samples": replace(POSITIVE, high=1_000_000),
-        **dict.fromkeys(("solved", "verified"), COUNT),
-        **{"fits": COUNT.or_null(), "distinct_solved": COUNT, "mean_length": NONNEGATIVE},
+        "solved": COUNT,
+        "verified": COUNT,
+        "fits": COUNT.or_null(),
+        "distinct_solved": COUNT,
+        "mean_length": NONNEGATIVE,
         "agreed": Column(pl.List(pl.Float64), low=0, high=1, null=True),
-        **{"greedy_solved": FLAG.or_null(), CEILING: FRACTION.or_null()},
+        "greedy_solved": FLAG.or_null(),
+        CEILING: FRACTION.or_null(),
     },
     rules={
         **ASKED_RULES,
@@ -60,7 +64,7 @@ EXPERIMENT = Experiment(
         "verified: must be at most samples": pl.col("verified") <= pl.col("samples"),
         "solved: must be at most verified": pl.col("solved") <= pl.col("verified"),
         "fits: must be at most samples": pl.col("fits") <= pl.col("samples"),
-        "agreed: must have a number for each k": pl.col("agreed").list.drop_nulls().list.len() == _KS,
+        "agreed: must have a number for each k": pl.col("agreed").list.drop_nulls().list.len() == _BUDGETS,
         "greedy_solved: must be known of the model alone": (
             pl.col("greedy_solved").is_not_null() == (pl.col("policy") == "model")
         ),

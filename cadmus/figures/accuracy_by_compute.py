@@ -16,10 +16,10 @@ _LEAST = 4
 
 def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
     """Return the plotted accuracies by question, policy and compute; only the model's change with compute."""
-    found = accuracy_by(completions, "question")
-    found = found.filter((pl.col("policy") != MODEL) | (pl.col("metric") == CEILING))
+    accuracies = accuracy_by(completions, "question")
+    accuracies = accuracies.filter((pl.col("policy") != MODEL) | (pl.col("metric") == CEILING))
     snapshots = curve.select("step", "tokens", "flops", "reinforced").unique(maintain_order=True)
-    constant = snapshots.join(found, how="cross").select(curve.columns)
+    constant = snapshots.join(accuracies, how="cross").select(curve.columns)
     return panels.plotted(pl.concat([curve, constant]), "flops")
 
 
@@ -50,20 +50,19 @@ def laws(curve: pl.DataFrame) -> pl.DataFrame:
 
 def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
     """Draw the results of ``cadmus evaluate curve`` and baselines of ``cadmus evaluate completions``."""
-    drawn = data(curve, completions)
-    figure = panels.by_question(drawn, "flops", "training compute, FLOPs", error=True)
+    points = data(curve, completions)
+    figure = panels.by_question(points, "flops", "training compute, FLOPs", error=True)
     of_title = {axes.get_title(): axes for axes in figure.axes}
     flops = curve.filter(pl.col("flops") > 0)["flops"]
     for law in laws(curve).iter_rows(named=True):
         if axes := of_title.get(title(law["question"])):
             ends = np.array([flops.min(), flops.max()])
-            axes.plot(
-                ends, np.exp(law["intercept"]) * ends ** law["exponent"], "--", color=style.BLUE, lw=0.8
-            )
+            errors = np.exp(law["intercept"]) * ends ** law["exponent"]
+            axes.plot(ends, errors, "--", color=style.BLUE, lw=0.8)
             text = f"{law['exponent']:.2f} [{law['low']:.2f}, {law['high']:.2f}]"
             axes.text(0.03, 0.05, text, transform=axes.transAxes, fontsize=6, color=style.BLUE)
-    judged = drawn.filter("reinforced", policy=MODEL, metric="solved")
-    for (question,), part in judged.group_by(["question"], maintain_order=True):
+    reinforced = points.filter("reinforced", policy=MODEL, metric="solved")
+    for (question,), part in reinforced.group_by(["question"], maintain_order=True):
         if axes := of_title.get(title(str(question))):
             error = (1 - part["accuracy"]).clip(panels.LEAST)
             axes.plot(part["flops"], error, "o", ls="", color=style.BLUE, mfc="white", zorder=3)

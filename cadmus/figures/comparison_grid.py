@@ -27,8 +27,8 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     if llm is None:
         return ours
     cadmus = ours.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("alphabet"), pl.all())
-    asked = with_accuracy(pixels(llm)).with_columns(in_distribution=True, balanced=False)
-    return pl.concat([cadmus, asked], how="diagonal_relaxed")
+    llms = with_accuracy(pixels(llm)).with_columns(in_distribution=True, balanced=False)
+    return pl.concat([cadmus, llms], how="diagonal_relaxed")
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
@@ -38,8 +38,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     name = "" if llm is None else "Cadmus: "
     panels = [(f"{name}accuracy", ours), (f"{name}most frequent prediction", ours)]
     not_run = []
-    asked = [] if llm is None else pixels(llm).partition_by("model", "alphabet", maintain_order=True)
-    for part in asked:
+    llms = [] if llm is None else pixels(llm).partition_by("model", "alphabet", maintain_order=True)
+    for part in llms:
         name = f"{part['model'][0]}, {part['alphabet'][0]} symbols"
         programs, correct = (int(part[count].sum()) for count in ("programs", "correct"))
         if programs:
@@ -52,6 +52,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     figure = Figure(figsize=(style.PAGE, 0.95 + (3.2 if columns == 2 else 2.5) * rows))
     axes_of_panels = style.multiples(figure, len(panels), columns)
     for number, (axes, (title, part)) in enumerate(zip(axes_of_panels.flat, panels, strict=False)):
+        # The second panel shows predictions, which are names; all others show accuracies.
         if number == 1:
             codes = part["predicted"].replace_strict(list(_COLORS), range(4), return_dtype=pl.Float64)
             _map(axes, part, codes, square, cmap=ListedColormap(list(_COLORS.values())), vmin=-0.5, vmax=3.5)
@@ -84,17 +85,18 @@ def _map(
     first, last = int(values_of_axes.min()), int(values_of_axes.max())
     cells = np.full((last - first + 1, last - first + 1), np.nan)
     cells[pixels["y"] - first, pixels["x"] - first] = values
-    extent = 2 * (first - 0.5, last + 0.5)
-    image = axes.imshow(cells, origin="lower", extent=extent, interpolation="nearest", **look)
+    ends = (first - 0.5, last + 0.5)
+    image = axes.imshow(cells, origin="lower", extent=(*ends, *ends), interpolation="nearest", **look)
     # The color of empty pixels is under the image, which is transparent there.
     axes.add_patch(_square((first, last), zorder=-1, fill=True, **_NO_PROGRAM))
     # A dashed black line on white is visible on dark and bright pixels.
     axes.add_patch(_square(square, ec="white", lw=2.2))
     axes.add_patch(_square(square, **_DASHED))
-    for end in (square[0] - 0.5, square[1] + 0.5):
-        for color, dashes in (("white", "-"), ("black", ":")) if first < end < last else ():
+    sides = [side for side in (square[0] - 0.5, square[1] + 0.5) if first < side < last]
+    for side in sides:
+        for color, dashes in (("white", "-"), ("black", ":")):
             for draw_line in (axes.axhline, axes.axvline):
-                draw_line(end, lw=0.8, zorder=0.5, color=color, ls=dashes)
+                draw_line(side, lw=0.8, zorder=0.5, color=color, ls=dashes)
     axes.spines[:].set_visible(False)
     return image
 

@@ -32,7 +32,7 @@ _FEW = 10
 
 def data(results: pl.DataFrame) -> pl.DataFrame:
     """Return the points of all panels: panel, split, x, policy, programs, correct, accuracy, low, high."""
-    left = (2 ** pl.col("functions").log(2).floor()).alias("functions")
+    binned = (2 ** pl.col("functions").log(2).floor()).alias("functions")
     fraction = pl.col("votes") / pl.col("fits")
     bin_of_fraction = ((fraction * _FRACTIONS).ceil().clip(1) - 0.5) / _FRACTIONS
     voted = results.filter(pl.col("votes") > 0).with_columns(fraction=bin_of_fraction)
@@ -44,13 +44,13 @@ def data(results: pl.DataFrame) -> pl.DataFrame:
     )
     panels = {
         "examples": induction_by(results, "examples").rename({"examples": "x"}),
-        "functions": induction_by(results.with_columns(left), "functions").rename({"functions": "x"}),
+        "functions": induction_by(results.with_columns(binned), "functions").rename({"functions": "x"}),
         "variation": mean.rename({"examples": "x"}),
         "fraction": induction_by(voted, "fraction").filter(policy="voted").rename({"fraction": "x"}),
     }
     columns = ["panel", "split", "x", "policy", "programs", "correct", "accuracy", "low", "high"]
-    found = [rows.with_columns(panel=pl.lit(name)) for name, rows in panels.items()]
-    return pl.concat(found, how="diagonal_relaxed").select(columns)
+    points = [rows.with_columns(panel=pl.lit(name)) for name, rows in panels.items()]
+    return pl.concat(points, how="diagonal_relaxed").select(columns)
 
 
 def draw(results: pl.DataFrame) -> Figure:

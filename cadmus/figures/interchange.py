@@ -42,7 +42,6 @@ def draw(interchange: pl.DataFrame) -> Figure:
         axes.set_ylabel("counterfactual answers")
     figure.supxlabel("exchanged after block (0: embedding)", fontsize=8)
     size = interchange.filter(method="random")["directions"].item(0)
-    style.legend(
-        figure, panels.ravel().tolist(), ncols=3, title=f"exchanged ({size} directions)", title_fontsize=7
-    )
+    title = f"exchanged ({size} directions)"
+    style.legend(figure, panels.flat, ncols=3, title=title, title_fontsize=7)
     return figure

@@ -20,17 +20,17 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
 
 def draw(completions: pl.DataFrame) -> Figure:
     """Draw the accuracy of the model on near-duplicates and on the others as paired dots."""
-    found = data(completions).filter(policy="model")
-    enough = pl.len().over("question") == 2, pl.col("programs").min().over("question") >= _FEWEST
-    found = found.filter(*enough)
-    names = list(reversed(dict.fromkeys(found["question"])))
+    accuracies = data(completions).filter(policy="model")
+    has_both, has_enough = pl.len() == 2, pl.col("programs").min() >= _FEWEST
+    accuracies = accuracies.filter((has_both & has_enough).over("question"))
+    names = list(reversed(dict.fromkeys(accuracies["question"])))
     figure = Figure(figsize=(style.COLUMN, 0.9 + 0.28 * max(1, len(names))))
     axes = figure.subplots()
     if not names:
         style.not_tested(axes)
     looks = {1: ("asked about in training", style.BLUE, "o", 0.1), 0: ("not", style.ORANGE, "D", -0.1)}
     for seen, (label, color, marker, shift) in looks.items():
-        rows = found.filter(seen=seen)
+        rows = accuracies.filter(seen=seen)
         places = [names.index(name) + shift for name in rows["question"]]
         bars = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
         axes.errorbar(rows["accuracy"], places, xerr=bars, fmt=marker, color=color, ms=4, label=label)
@@ -46,18 +46,18 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the fraction of near-duplicates, and the accuracies in percent with 95% intervals."""
     rows = []
     for (question,), part in data(completions).group_by(["question"], maintain_order=True):
-        found = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}
-        seen = found[1]["programs"] if 1 in found else 0
-        unseen_best, seen_best = (tables.best_accuracy(best_baseline(part.filter(seen=of))) for of in (0, 1))
+        model = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}
+        programs = {seen: row["programs"] for seen, row in model.items()}
+        best = {seen: tables.best_accuracy(best_baseline(part.filter(seen=seen))) for seen in (0, 1)}
         rows.append(
             {
                 "Sub-problem": title(str(question)),
                 "Asked about": named(str(question)).about,
-                "Seen in training": percent(seen / sum(row["programs"] for row in found.values())),
-                "Solved, seen": tables.accuracy(found.get(1)),
-                "Best baseline, seen": seen_best,
-                "Solved, not seen": tables.accuracy(found.get(0)),
-                "Best baseline, not seen": unseen_best,
+                "Seen in training": percent(programs.get(1, 0) / sum(programs.values())),
+                "Solved, seen": tables.accuracy(model.get(1)),
+                "Best baseline, seen": best[1],
+                "Solved, not seen": tables.accuracy(model.get(0)),
+                "Best baseline, not seen": best[0],
             }
         )
     return pl.DataFrame(rows)

@@ -82,5 +82,5 @@ def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
 
 def _llms(llm: pl.DataFrame) -> pl.DataFrame:
     run = pl.when(pl.col("programs") > 0).then(pl.lit("measured")).otherwise(pl.lit("not run"))
-    asked = conditions(llm.filter(~pl.col("in_grid")))
-    return with_accuracy(asked).with_columns(run.alias("source"))
+    answers = conditions(llm.filter(~pl.col("in_grid")))
+    return with_accuracy(answers).with_columns(run.alias("source"))

@@ -72,9 +72,9 @@ def by_question(
     for axes, question in zip(panels.flat, shown, strict=False):
         of_question = results.filter(question=question)
         for line in lines:
-            drawn = of_question.filter((pl.col("policy") == MODEL) == line.of_model, metric=line.metric)
+            rows = of_question.filter((pl.col("policy") == MODEL) == line.of_model, metric=line.metric)
             look = {"color": line.color, "marker": line.marker, "label": line.label, "ls": line.style}
-            style.line(axes, _errors(drawn) if error else drawn, x, "accuracy", band=line.band, **look)
+            style.line(axes, _errors(rows) if error else rows, x, "accuracy", band=line.band, **look)
         axes.set_title(title(question), fontsize=7)
         if error:
             axes.set_yscale("log")
@@ -83,10 +83,8 @@ def by_question(
             axes.grid(True, axis="y")
             if paper := reported.TABLE3.get(named(question).template):
                 # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
-                error_of_paper = max(1 - paper, 0.005)
-                axes.axhline(
-                    error_of_paper, color=style.ORANGE, lw=0.9, ls=":", label="paper (its 100%: at most 0.5%)"
-                )
+                look = {"color": style.ORANGE, "ls": ":", "label": "paper (its 100%: at most 0.5%)"}
+                axes.axhline(max(1 - paper, 0.005), lw=0.9, **look)
         else:
             style.percent_axis(axes)
     # The lowest panel of each column: the last row may be incomplete.
@@ -103,7 +101,7 @@ def by_question(
 def _errors(rows: pl.DataFrame) -> pl.DataFrame:
     """Return errors for accuracies, those below :data:`LEAST` as large as it."""
     errors = {"accuracy": "accuracy", "low": "high", "high": "low"}
-    return rows.with_columns((1 - pl.col(of)).clip(LEAST).alias(name) for name, of in errors.items())
+    return rows.with_columns((1 - pl.col(column)).clip(LEAST).alias(name) for name, column in errors.items())
 
 
 def layer_map(

@@ -41,6 +41,7 @@ def draw(samples: pl.DataFrame, before: pl.DataFrame | None = None) -> Figure:
     axes = figure.axes[0]
     axes.set_xscale("log", base=2)
     powers = [k for k in results["k"].unique().sort().to_list() if k.bit_count() == 1]
+    # At most six.
     ticks = powers[:: -(-len(powers) // 6)]
     axes.set_xticks(ticks, [f"{k}" for k in ticks])
     axes.xaxis.set_minor_locator(NullLocator())

@@ -44,9 +44,9 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
     for path in paths:
         with replacing(path) as temporary:
             if path.suffix == ".png":
-                drawn = BytesIO()
-                figure.savefig(drawn, format="png")
-                with Image.open(drawn) as image:
+                buffer = BytesIO()
+                figure.savefig(buffer, format="png")
+                with Image.open(buffer) as image:
                     save_png(image, temporary)
             else:
                 figure.savefig(temporary, format="pdf", metadata=_PDF_METADATA)
@@ -66,6 +66,7 @@ def save_png(image: Image.Image, path: Path) -> None:
     nearest, distance = np.zeros(len(colors), np.uint8), np.full(len(colors), np.inf, np.float32)
     frequent = np.argsort(-counts, kind="stable")[:EXACT]
     palette: list[np.ndarray] = []
+    # After the frequent colors, always the one that is the farthest from the palette.
     while len(palette) < PALETTE and distance.max() > 0:
         number = frequent[len(palette)] if len(palette) < len(frequent) else distance.argmax()
         from_number = ((colors - colors[number]) ** 2).sum(axis=1)

@@ -55,13 +55,13 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
 
 def below(results: pl.DataFrame) -> str:
     """Return a sentence that names the questions of :func:`data` whose gap is below 0, interval included."""
-    found = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
-    if found.is_empty():
+    behind = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
+    if behind.is_empty():
         return ""
     texts = [
         f"*{_name(row['question'], row['metric'])}*, {percent(row['accuracy'])} against "
         + tables.best_accuracy(best_baseline(results.filter(question=row["question"]), row["metric"]))
-        for row in found.iter_rows(named=True)
+        for row in behind.iter_rows(named=True)
     ]
     sentence = f"The model is below the best baseline on {'; '.join(texts)}."
     if any(text.endswith(f"({EXECUTING})") for text in texts):
@@ -79,7 +79,7 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
     shown = model[metric]
     below = shown["gap"] is not None and shown["gap_high"] < 0
     without = results.filter(pl.col("policy") != EXECUTING)
-    also = ("exact", "next_token", "verified")
+    others = ("exact", "next_token", "verified")
     return {
         "Sub-problem": _name(question, metric),
         "Tested": f"{shown['programs']:,}",
@@ -89,5 +89,5 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
         "Best baseline": tables.best_accuracy(best_baseline(results, metric)),
         "Gap": tables.gap(shown) + (", below" if below else ""),
         "Best without execution": tables.best_accuracy(best_baseline(without, metric)),
-        **{METRICS[name]: percent(model[name]["accuracy"]) if metric == "solved" else "" for name in also},
+        **{METRICS[name]: percent(model[name]["accuracy"]) if metric == "solved" else "" for name in others},
     }

@@ -30,11 +30,10 @@ def draw(metrics: pl.DataFrame) -> Figure:
     if len(validated):
         label = "completions, validation"
         axes.plot(validated["step"], validated["validation_loss"], "o", color=style.ORANGE, ms=3, label=label)
-    judged = metrics.drop_nulls("reinforcement_solved")["step"]
-    if len(judged):
-        axes.axvspan(
-            judged[0], judged[-1], color=style.GRAY, alpha=0.15, lw=0, label="reinforcement learning"
-        )
+    reinforced = metrics.drop_nulls("reinforcement_solved")["step"]
+    if len(reinforced):
+        label = "reinforcement learning"
+        axes.axvspan(reinforced[0], reinforced[-1], color=style.GRAY, alpha=0.15, lw=0, label=label)
     axes.legend(loc="upper center")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

@@ -59,9 +59,10 @@ class LanguageModel(Section):
         config = validate({**self.options, "cache": CachePolicy(expiry=None)}, GenerateConfig, "options")
         if not self.base_url:
             return get_model(self.model, config=config)
-        served, wanted = _served(self.base_url), self.model.split("/", 2)[-1]
-        if served and wanted not in served:
-            raise InputError(f"{self.base_url}: has no model {wanted!r}; it has {', '.join(served)}")
+        # Inspect's name is PROVIDER/NAME or, for servers of one's own, openai-api/SERVER/NAME.
+        served, name = _served(self.base_url), self.model.split("/", 2)[-1]
+        if served and name not in served:
+            raise InputError(f"{self.base_url}: has no model {name!r}; it has {', '.join(served)}")
         key = os.environ.get(self.key, "none")
         return get_model(self.model, config=config, base_url=self.base_url, api_key=key)
 
@@ -70,7 +71,7 @@ def _served(base_url: str) -> list[str]:
     """Return the models that a server lists; none if it keeps the list to itself."""
     try:
         with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=10) as reply:
-            return [str(each["id"]) for each in json.load(reply)["data"]]
+            return [str(model["id"]) for model in json.load(reply)["data"]]
     except urllib.error.HTTPError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -18,16 +18,26 @@ from cadmus.columns import COUNT, FLAG, LABEL, NONNEGATIVE, PROGRAM, VALUE, Colu
 from cadmus.config.evaluation import Alphabet
 
 REPLY = Column(str, longest=10_000_000, null=True)
-GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
-OUTCOMES = (*GIVEN, "unanswered")
+LOG_PROBABILITY = Column(float, high=0, null=True)
+ANSWERED = ("correct", "wrong", "unparsed", "truncated", "refused")
+OUTCOMES = (*ANSWERED, "unanswered")
 TABLE = Table(
     {
-        **{"model": LABEL, "alphabet": one_of(get_args(Alphabet)), "shots": COUNT},
-        **{"max_output_tokens": Column(int, low=1, high=1_000_000), "in_grid": FLAG},
-        **dict.fromkeys(("x", "y"), VALUE),
-        **{"program": PROGRAM, "completion": REPLY, "outcome": one_of(OUTCOMES)},
-        **dict.fromkeys(("less", "equal", "greater"), Column(float, high=0, null=True)),
-        **dict.fromkeys(("input_tokens", "output_tokens"), COUNT.or_null()),
+        "model": LABEL,
+        "alphabet": one_of(get_args(Alphabet)),
+        "shots": COUNT,
+        "max_output_tokens": Column(int, low=1, high=1_000_000),
+        "in_grid": FLAG,
+        "x": VALUE,
+        "y": VALUE,
+        "program": PROGRAM,
+        "completion": REPLY,
+        "outcome": one_of(OUTCOMES),
+        "less": LOG_PROBABILITY,
+        "equal": LOG_PROBABILITY,
+        "greater": LOG_PROBABILITY,
+        "input_tokens": COUNT.or_null(),
+        "output_tokens": COUNT.or_null(),
         "usd": NONNEGATIVE,
     }
 )
@@ -38,17 +48,17 @@ comparators, ``less``, ``equal`` and ``greater`` are their log-probabilities. To
 does not count; usd is that of the reply, in the row of the largest limit.
 """
 CONDITION = ("model", "alphabet", "shots", "in_grid", "max_output_tokens")
-_PROGRAMS = pl.col("outcome").is_in(GIVEN).sum().cast(pl.Int64).alias("programs")
+_PROGRAMS = pl.col("outcome").is_in(ANSWERED).sum().cast(pl.Int64).alias("programs")
 
 
 def at_limits(answers: pl.DataFrame, limits: list[int]) -> pl.DataFrame:
     """Return answers at the largest limit as they would be at each limit: cut off if they are longer."""
     limit = pl.col("max_output_tokens")
-    cut_off = pl.col("outcome").is_in(GIVEN) & (pl.col("output_tokens") > limit)
-    each = pl.DataFrame({"max_output_tokens": sorted(limits)})
-    return each.join(
+    cut_off = pl.col("outcome").is_in(ANSWERED) & (pl.col("output_tokens") > limit)
+    answers = pl.DataFrame({"max_output_tokens": sorted(limits)}).join(
         answers.drop("max_output_tokens"), how="cross", maintain_order="left_right"
-    ).with_columns(
+    )
+    return answers.with_columns(
         outcome=pl.when(cut_off).then(pl.lit("truncated")).otherwise("outcome"),
         usd=pl.when(limit == max(limits)).then("usd").otherwise(0.0),
     )

@@ -28,19 +28,19 @@ def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
         problem = f"only {len(balanced)} balanced test comparisons were found, not {settings.programs}"
         raise InputError(f"llm.programs: {problem}")
     x, y = values_of(balanced)
-    asked = _table(x, y, balanced)
-    sets = [(asked, False, shots) for shots in settings.shots]
+    comparisons = _table(x, y, balanced)
+    sets = [(comparisons, False, shots) for shots in settings.shots]
     if settings.grid:
         sets.append((_grid(config), True, min(settings.shots)))
     rng = generator(config.seed, "llm shots")
-    drawn = balanced_comparisons(rng, max(settings.shots), config.dataset, TRAIN).to_strings()
-    limits = sorted(settings.max_output_tokens)[0 if model.reads_limit else -1 :]
+    training = balanced_comparisons(rng, max(settings.shots), config.dataset, TRAIN).to_strings()
+    limits = sorted(settings.max_output_tokens) if model.reads_limit else [max(settings.max_output_tokens)]
     if model.answer == "choice":
         limits = [1]
     parts = []
     for alphabet in settings.alphabets:
         for programs, in_grid, shots in sets:
-            examples = [*EXAMPLES, *drawn[:shots]]
+            examples = [*EXAMPLES, *training[:shots]]
             texts = [prompt(program[: 2 * HALF], alphabet, examples) for program in programs["program"]]
             columns = {"alphabet": pl.lit(alphabet), "shots": pl.lit(shots), "in_grid": pl.lit(in_grid)}
             written = programs.with_columns(**columns, prompt=pl.Series(texts))
@@ -62,9 +62,9 @@ def _grid(config: Config) -> pl.DataFrame:
     x, y, programs, pair = grid_programs(config)
     low, high = config.dataset.values.low, config.dataset.values.high
     first = np.flatnonzero(np.diff(pair, prepend=-1))
-    found = _table(x[pair[first]], y[pair[first]], programs.take(first))
-    inside = found.filter(pl.all_horizontal(pl.col("x", "y").is_between(low, high)))
+    comparisons = _table(x[pair[first]], y[pair[first]], programs.take(first))
+    inside = comparisons.filter(pl.all_horizontal(pl.col("x", "y").is_between(low, high)))
     if inside.is_empty():
-        wanted = f"values in dataset.values, {low} to {high}"
-        raise InputError(f"llm.grid: evaluate.grid has no test comparison with both {wanted}; widen the grid")
+        values = f"values in dataset.values, {low} to {high}"
+        raise InputError(f"llm.grid: evaluate.grid has no test comparison with both {values}; widen the grid")
     return inside

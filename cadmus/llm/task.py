@@ -36,17 +36,17 @@ def ask(
     config: Config, models: dict[str, LanguageModel], directory: Path, say: Callable[[str], None]
 ) -> None:
     """Ask each model that has a key all questions without a stored reply, within ``llm.max_cost_usd``."""
-    asked = {name: questions(config, model) for name, model in models.items() if model.usable}
+    by_model = {name: questions(config, model) for name, model in models.items() if model.usable}
     for name, model in models.items():
-        if name not in asked:
+        if name not in by_model:
             say(f"{name}: not asked, as {model.key} is not set")
-    cost = sum(most_usd(models[name], rows) for name, rows in asked.items())
+    cost = sum(most_usd(models[name], rows) for name, rows in by_model.items())
     if cost > config.llm.max_cost_usd:
         problem = f"the answers may cost {cost:.2f} USD, above {config.llm.max_cost_usd:g}"
         raise InputError(f"llm.max_cost_usd: {problem}; raise it, or ask less")
     # Inspect reads it when it first stores a reply.
     os.environ["INSPECT_CACHE_DIR"] = str((directory / "replies").absolute())
-    for name, rows in asked.items():
+    for name, rows in by_model.items():
         say(f"{name}: {len(rows):,} questions")
         with naming(name):
             (log,) = evaluate(
@@ -67,11 +67,11 @@ def read(config: Config, models: dict[str, LanguageModel], directory: Path) -> p
     parts = []
     for name, model in models.items():
         rows = questions(config, model)
-        answers = _answers(directory / "logs" / name, rows, model)
-        given = [answers.get(number, {"outcome": "unanswered", "usd": 0.0}) for number in range(len(rows))]
+        answered = _answers(directory / "logs" / name, rows, model)
+        answers = [answered.get(number, {"outcome": "unanswered", "usd": 0.0}) for number in range(len(rows))]
         asked = rows.rename({"limit": "max_output_tokens"}).with_columns(model=pl.lit(name))
         schema = {name: kind for name, kind in TABLE.schema.items() if name not in asked.columns}
-        table = pl.concat([asked, pl.DataFrame(given, schema)], how="horizontal").select(*TABLE.columns)
+        table = pl.concat([asked, pl.DataFrame(answers, schema)], how="horizontal").select(*TABLE.columns)
         whole = model.reads_limit or model.answer == "choice"
         parts.append(table if whole else at_limits(table, config.llm.max_output_tokens))
     return pl.concat([part.cast(TABLE.schema) for part in parts])
@@ -87,11 +87,11 @@ def _answers(logs: Path, asked: pl.DataFrame, model: LanguageModel) -> dict[int,
 
 
 def _answer(sample: EvalSample, model: LanguageModel) -> dict[str, Any]:
-    found = _graded(sample.output, sample.metadata, model.answer == "choice")
+    answer = _graded(sample.output, sample.metadata, model.answer == "choice")
     if usage := sample.output.usage:
         cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
-        found |= {"input_tokens": usage.input_tokens + cached, "output_tokens": usage.output_tokens}
-    return {**found, "usd": model.usd(found.get("input_tokens", 0), found.get("output_tokens", 0))}
+        answer |= {"input_tokens": usage.input_tokens + cached, "output_tokens": usage.output_tokens}
+    return {**answer, "usd": model.usd(answer.get("input_tokens", 0), answer.get("output_tokens", 0))}
 
 
 def _digest(asked: pl.DataFrame) -> str:
@@ -120,9 +120,9 @@ def _ask(choice: bool) -> Solver:
 @scorer(metrics=[accuracy(), stderr()])
 def _solved(choice: bool) -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
-        found = _graded(state.output, state.metadata, choice)
-        value = CORRECT if found["outcome"] == "correct" else INCORRECT
-        return Score(value=value, answer=found["completion"], explanation=found["outcome"])
+        graded = _graded(state.output, state.metadata, choice)
+        value = CORRECT if graded["outcome"] == "correct" else INCORRECT
+        return Score(value=value, answer=graded["completion"], explanation=graded["outcome"])
 
     return score
 
@@ -133,13 +133,13 @@ def _graded(output: ModelOutput, asked: dict[str, Any], choice: bool) -> dict[st
     A choice is the likeliest comparator among the likeliest first tokens.
     """
     text, symbols = output.completion, SYMBOLS[asked["alphabet"]]
-    found: dict[str, float] = {}
+    likeliest: dict[str, float] = {}
     logprobs = output.choices[0].logprobs if choice and output.choices else None
-    for each in (logprobs.content[0].top_logprobs if logprobs and logprobs.content else None) or []:
+    for token in (logprobs.content[0].top_logprobs if logprobs and logprobs.content else None) or []:
         # A symbol may be a token with a space before it too.
-        symbol = each.token.strip()
-        found[symbol] = max(each.logprob, found.get(symbol, each.logprob))
-    of_comparators = {name: found[symbols[name]] for name in _COMPARATORS if symbols[name] in found}
+        symbol = token.token.strip()
+        likeliest[symbol] = max(token.logprob, likeliest.get(symbol, token.logprob))
+    of_comparators = {name: likeliest[symbols[name]] for name in _COMPARATORS if symbols[name] in likeliest}
     if of_comparators:
         text = symbols[max(of_comparators, key=lambda name: of_comparators[name])]
     if comparator := read_answer(text, asked["alphabet"]):

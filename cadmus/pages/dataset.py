@@ -44,18 +44,14 @@ def dataset_card(directory: Path) -> str:
             (row,) = read_file(directory, file, list(header[1:])).slice(0, 1).to_pylist()
             shown = (json.dumps(row[column]) for column in header[2:])
             examples[file.template] = (file.template, row["program"], *shown)
-    kept = pl.DataFrame(
-        {"split": split, "template": template, "programs": of_template["programs"]}
-        for split, templates in manifest.splits.items()
-        for template, of_template in templates.items()
-    )
-    programs = kept.pivot("split", index="template", values="programs", maintain_order=True)
-    templates, splits = programs["template"].to_list(), programs.columns[1:]
-    totals = programs.select(pl.lit("all"), pl.col(splits).sum()).row(0)
-    counts = [
-        [title(name), *(f"{count or 0:,}" for count in of_splits)]
-        for name, *of_splits in (*programs.iter_rows(), totals)
-    ]
+    splits = [split for split, templates in manifest.splits.items() if templates]
+    templates = list(dict.fromkeys(name for split in splits for name in manifest.splits[split]))
+    programs = {
+        name: [manifest.splits[split].get(name, {}).get("programs", 0) for split in splits]
+        for name in templates
+    }
+    programs["all"] = [sum(of_split) for of_split in zip(*programs.values(), strict=True)]
+    counts = [[title(name), *(f"{count:,}" for count in of_splits)] for name, of_splits in programs.items()]
     fields = []
     for field in SCHEMA:
         stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
@@ -70,7 +66,7 @@ def dataset_card(directory: Path) -> str:
         max_length=dataset.max_length,
         low=dataset.values.low,
         high=dataset.values.high,
-        programs=f"{sum(totals[1:]):,}",
+        programs=f"{sum(programs['all']):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
         columns=render(pl.DataFrame(fields, ["Column", "Type", "Null", "Meaning"], orient="row")).strip(),
@@ -83,14 +79,15 @@ def dataset_card(directory: Path) -> str:
     )
     # All templates together, and each alone, with the splits that have it.
     configs = [{**_config("default", "*", splits), "default": True}]
-    for (name,), rows in kept.group_by(["template"], maintain_order=True):
-        configs.append(_config(str(name), f"{name}-*", rows["split"].to_list()))
+    for name in templates:
+        with_it = [split for split in splits if name in manifest.splits[split]]
+        configs.append(_config(name, f"{name}-*", with_it))
     data = DatasetCardData(
         license=LICENSE,
         pretty_name=f"Cadmus, run {manifest.name}",
         tags=[*TAGS, "synthetic"],
         task_categories=["text-generation"],
-        size_categories=[size_category(sum(totals[1:]))],
+        size_categories=[size_category(sum(programs["all"]))],
         configs=configs,
         dataset_info={
             "config_name": "default",
@@ -121,7 +118,7 @@ def _rules(manifest: Described) -> str:
         rule = manifest.dataset.ood[name].model_dump()
         kind = next(key for key in ("values", "length", "contains", "functions") if rule[key] is not None)
         how = f" ({rule['compared']})" if kind == "values" else ""
-        found_in = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
-        rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(found_in)])
+        counts = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
+        rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(counts)])
     text = f"## OOD rules\n\nPrograms that match one of these rules are only in the split `{OOD}`:\n\n"
     return text + render(pl.DataFrame(rows, ["Rule", "Matches", "Matched candidates"], orient="row"))

@@ -9,11 +9,18 @@ from cadmus.config.study import LOSSES
 from cadmus.evaluate import intervals
 from cadmus.study.results import Results
 
-_INTERVALS = ("mean", "low", "high", "difference", "difference_low", "difference_high")
 _COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(("metric", "template", "variant"), pl.String),
+    "metric": pl.String,
+    "template": pl.String,
+    "variant": pl.String,
     "seeds": pl.Int64,
-    **dict.fromkeys((*_INTERVALS, "baseline"), pl.Float64),
+    "mean": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "difference": pl.Float64,
+    "difference_low": pl.Float64,
+    "difference_high": pl.Float64,
+    "baseline": pl.Float64,
 }
 
 
@@ -29,16 +36,16 @@ def compare(results: Results) -> pl.DataFrame:
     for metric in results.compare:
         of_metric = results.rows.filter(metric=metric)
         for (template,), part in of_metric.group_by(["template"], maintain_order=True):
-            values: dict[str, dict[int, float]] = {}
+            by_variant: dict[str, dict[int, float]] = {}
             for variant, seed, value in part.select("variant", "seed", "value").iter_rows():
-                values.setdefault(variant, {})[seed] = value
+                by_variant.setdefault(variant, {})[seed] = value
             means = part.group_by("variant").agg(pl.col("baseline", "value").mean(), pl.col("n").min())
             baselines, errors = {}, {}
             for variant, baseline, accuracy, n in means.iter_rows():
                 baselines[variant] = baseline
                 errors[variant] = [] if metric in LOSSES else [intervals.programs_error(accuracy, n)]
-            base = values.get(results.base, {})
-            for variant, by_seed in values.items():
+            base = by_variant.get(results.base, {})
+            for variant, by_seed in by_variant.items():
                 common = [] if variant == results.base else sorted(by_seed.keys() & base.keys())
                 differences = [by_seed[seed] - base[seed] for seed in common]
                 mean = _interval(list(by_seed.values()), errors[variant])

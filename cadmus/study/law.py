@@ -81,9 +81,9 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
     columns = runs.select("parameters", "programs", "cost", "loss").cast(pl.Float64)
     parameters, programs, cost, loss = (column.to_numpy() for column in columns)
 
-    def residuals(given: np.ndarray) -> np.ndarray:
+    def residuals(coefficients: np.ndarray) -> np.ndarray:
         # E, A and B by their logarithms are positive.
-        floor, by_parameters, alpha, by_programs, beta = given
+        floor, by_parameters, alpha, by_programs, beta = coefficients
         of_size = by_parameters - alpha * np.log(parameters)
         of_programs = by_programs - beta * np.log(programs)
         return np.logaddexp.reduce((np.full_like(loss, floor), of_size, of_programs)) - np.log(loss)
@@ -103,7 +103,7 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
         )
         for start in (starts if near is None else [near.coefficients])
     ]
-    best = min(fits, key=lambda found: found.cost).x
+    best = min(fits, key=lambda result: result.cost).x
     # Relative errors, so that small models count as much as large ones.
     of_program = programs / cost
     by_size = np.stack((of_program, of_program * parameters), axis=1)
@@ -119,10 +119,11 @@ def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
     parts = runs.partition_by("variant", maintain_order=True)
     laws = []
     for _ in progress("law", range(RESAMPLES), unit="fit"):
-        drawn: list[int] = []
-        while len(set(drawn)) < min(len(parts), LAW_VARIANTS):
-            drawn = random.integers(len(parts), size=len(parts)).tolist()
-        laws.append(fit(pl.concat([parts[number] for number in drawn]), law))
+        numbers: list[int] = []
+        # Fewer variants than the law needs do not determine it: draw again.
+        while len(set(numbers)) < min(len(parts), LAW_VARIANTS):
+            numbers = random.integers(len(parts), size=len(parts)).tolist()
+        laws.append(fit(pl.concat([parts[number] for number in numbers]), law))
     return laws
 
 
@@ -139,16 +140,17 @@ def table(law: Law, laws: list[Law], budgets: list[float]) -> pl.DataFrame:
 
 
 def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
-    found = dict(zip(NAMES, law.coefficients.tolist(), strict=True))
-    found["exponent"] = found["beta"] / (found["alpha"] + found["beta"])
-    found |= zip(("fixed cost", "cost of a parameter"), law.cost.tolist(), strict=True)
+    """Return the values of :func:`table` by name."""
+    quantities = dict(zip(NAMES, law.coefficients.tolist(), strict=True))
+    quantities["exponent"] = quantities["beta"] / (quantities["alpha"] + quantities["beta"])
+    quantities |= zip(("fixed cost", "cost of a parameter"), law.cost.tolist(), strict=True)
     for amount in budgets:
         parameters = law.optimal_parameters(np.array([amount]))
         programs = law.programs(parameters, np.array([amount]))
-        found[f"parameters at {amount:.3g}"] = parameters.item()
-        found[f"programs at {amount:.3g}"] = programs.item()
-        found[f"loss at {amount:.3g}"] = law.loss(parameters, programs).item()
-    return found
+        quantities[f"parameters at {amount:.3g}"] = parameters.item()
+        quantities[f"programs at {amount:.3g}"] = programs.item()
+        quantities[f"loss at {amount:.3g}"] = law.loss(parameters, programs).item()
+    return quantities
 
 
 def draw(
@@ -171,10 +173,10 @@ def draw(
     left.set(xscale="log", xlabel="parameters", ylabel="loss in nats")
     left.legend()
     costs = [cost for cost, _ in models.values()]
-    range_ = np.geomspace(min(measured) / 2, max([*measured, *budgets, *costs]) * 2, 60)
-    low, high = np.quantile([other.optimal_parameters(range_) for other in laws], [0.025, 0.975], axis=0)
-    right.fill_between(range_, low, high, color=style.GRAY, alpha=0.3, lw=0, label="95% interval")
-    right.plot(range_, law.optimal_parameters(range_), color="k", label="optimal size")
+    amounts = np.geomspace(min(measured) / 2, max([*measured, *budgets, *costs]) * 2, 60)
+    low, high = np.quantile([other.optimal_parameters(amounts) for other in laws], [0.025, 0.975], axis=0)
+    right.fill_between(amounts, low, high, color=style.GRAY, alpha=0.3, lw=0, label="95% interval")
+    right.plot(amounts, law.optimal_parameters(amounts), color="k", label="optimal size")
     right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label=f"measured {unit}")
     for (name, place), marker in zip(models.items(), "Ds", strict=False):
         right.plot(*place, marker, color=style.ORANGE, ms=5, label=name)
@@ -185,10 +187,10 @@ def draw(
 
 def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Figure:
     """Draw accuracies of ``compared`` against the parameters, a line per budget, with the best baseline."""
-    rows = compared.filter(~pl.col("metric").is_in(LOSSES)).filter(
-        pl.col("metric") == pl.col("metric").first()
-    )
+    accuracies = compared.filter(~pl.col("metric").is_in(LOSSES))
+    rows = accuracies.filter(pl.col("metric") == pl.col("metric").first())
     rows = rows.join(runs.select("variant", "parameters").unique(), "variant")
+    # The figure leaves out points of few programs; these are means over many.
     rows = rows.sort("parameters").with_columns(question="template", accuracy="mean", programs=pl.lit(100))
     best = rows.with_columns(policy=pl.lit("baseline"), metric=pl.lit("best"), accuracy="baseline")
     lines, parts = [], [best]

@@ -78,10 +78,10 @@ def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -
 
 def figures(study: Results, optimal: pl.DataFrame | None, files: str) -> str:
     """Return the figures, which are in the directory ``files``, and the table of the law."""
-    parts = [f"![What each variant changes]({files}/{FIGURE}.png)\n"]
-    if optimal is not None:
-        parts[:0] = [f"![Scaling law]({files}/{LAW}.png)\n", _law_text(optimal, study, files)]
-    return "\n".join(parts)
+    variants = f"![What each variant changes]({files}/{FIGURE}.png)\n"
+    if optimal is None:
+        return variants
+    return "\n".join([f"![Scaling law]({files}/{LAW}.png)\n", _law_text(optimal, study, files), variants])
 
 
 def cost(study: Results) -> str:
@@ -99,10 +99,10 @@ def _accuracies(study: Results) -> list[str]:
 
 
 def _caption(study: Results) -> str:
-    loss = ""
-    for name in [name for name in study.compare if name in LOSSES][:1]:
-        of = "test programs" if name == HELD_OUT_LOSS else "the last tenth of the steps"
-        loss = f" {name.replace('_', ' ')} of {of} in nats,"
+    losses, loss = [name for name in study.compare if name in LOSSES], ""
+    if losses:
+        measured_on = "test programs" if losses[0] == HELD_OUT_LOSS else "the last tenth of the steps"
+        loss = f" {losses[0].replace('_', ' ')} of {measured_on} in nats,"
     seeds = counted(study.rows["seed"].n_unique(), "seed")
     return (
         f"The row {escape(study.base)} has means over {seeds}:{loss} "
@@ -122,7 +122,7 @@ def table(compared: pl.DataFrame, base: str, metric: str, losses: list[str] | tu
     compared = pl.concat(compared.filter(metric=name) for name in (*shown, metric))
     cells = {(row["variant"], row["metric"], row["template"]): row for row in compared.to_dicts()}
     columns = {key[1:]: row["baseline"] for key, row in cells.items()}
-    titles = [name.replace("_", " ") if name in LOSSES else title(of) for name, of in columns]
+    titles = [name.replace("_", " ") if name in LOSSES else title(question) for name, question in columns]
     rows = [
         [escape(variant), *(_cell(cells.get((variant, *column)), base) for column in columns)]
         for variant in dict.fromkeys(variant for variant, *_ in cells)

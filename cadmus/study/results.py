@@ -9,17 +9,7 @@ import polars as pl
 from pydantic import Field, Json, model_validator
 
 from cadmus import experiments, store
-from cadmus.columns import (
-    COUNT,
-    FRACTION,
-    LABEL,
-    LONGEST_TEXT,
-    NAME,
-    NONNEGATIVE,
-    POSITIVE,
-    POSITIVE_NUMBER,
-    Table,
-)
+from cadmus.columns import COUNT, FRACTION, LABEL, NAME, NONNEGATIVE, POSITIVE, POSITIVE_NUMBER, Table
 from cadmus.config import digest
 from cadmus.config.fields import Above0, Distinct, RunName
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES, TRAINING_LOSSES, Run, StudyRuns
@@ -29,23 +19,33 @@ from cadmus.model.flops import parameter_count
 from cadmus.records import Record, Sealed
 
 _MEASURED = {
-    **{"experiment": NAME, "template": LABEL, "metric": NAME},
-    **{"value": NONNEGATIVE, "n": POSITIVE, "baseline": FRACTION.or_null()},
+    "experiment": NAME,
+    "template": LABEL,
+    "metric": NAME,
+    "value": NONNEGATIVE,
+    "n": POSITIVE,
+    "baseline": FRACTION.or_null(),
 }
-_COSTS = dict.fromkeys(("flops", "seconds"), POSITIVE_NUMBER)
 TABLE = Table(
     {
-        **{"study": LABEL, "variant": LABEL, "seed": COUNT},
+        "study": LABEL,
+        "variant": LABEL,
+        "seed": COUNT,
         **_MEASURED,
-        **{"parameters": POSITIVE, "programs": POSITIVE, **_COSTS, "matmul_rate": POSITIVE_NUMBER.or_null()},
-        **{"directory": LABEL, "config_digest": LABEL},
+        "parameters": POSITIVE,
+        "programs": POSITIVE,
+        "flops": POSITIVE_NUMBER,
+        "seconds": POSITIVE_NUMBER,
+        "matmul_rate": POSITIVE_NUMBER.or_null(),
+        "directory": LABEL,
+        "config_digest": LABEL,
     },
     {"value: must be at most 1, as an accuracy": (pl.col("value") <= 1) | pl.col("metric").is_in(LOSSES)},
     key=("variant", "seed", "experiment", "template", "metric"),
 )
 """The results, described in ``docs/columns.md``."""
 _SCHEMA = Table(_MEASURED).schema
-Label = Annotated[str, Field(pattern=f"^(?:{LABEL.pattern})$", max_length=LONGEST_TEXT)]
+Label = Annotated[str, Field(pattern=f"^(?:{LABEL.pattern})$", max_length=LABEL.longest)]
 MINUTES = pl.col("seconds") * pl.col("matmul_rate") / 1e12 / 60
 """Minutes of a training if matrix products did 1e12 FLOPs per second, as two cores with bf16 do."""
 TRAINING = "train"
@@ -97,30 +97,30 @@ class Results(NamedTuple):
 
 def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
     """Write the results of all finished runs to one Parquet file, and return the runs without results."""
-    found, missing = [], list[Missing]()
+    finished, missing = [], list[Missing]()
     for run in study.runs:
         reason = unfinished(study, run, results)
-        if reason is not None:
+        if reason is None:
+            finished.append(_rows(study, run, results))
+        else:
             missing.append((run.variant, run.seed, reason))
-            continue
-        found.append(_rows(study, run, results))
-    if not found:
+    if not finished:
         variant, seed, reason = missing[0]
         raise InputError(f"{study.name}: no run is finished; {variant}, seed {seed}: {reason}")
     fields = study.study.model_dump(include={"question", "compare", "law_flops", "law_minutes"})
     described = {"name": study.name, "base": study.base, **fields, "missing": missing}
-    store.write_parquet(output, "study", pl.concat(found), {"study": json.dumps(described)})
+    store.write_parquet(output, "study", pl.concat(finished), {"study": json.dumps(described)})
     return missing
 
 
 def read(path: Path) -> Results:
     """Read what :func:`collect` wrote."""
     rows, metadata = store.read_parquet(path, "study", TABLE, _Metadata)
-    study, found = metadata.study, sorted(rows["metric"].unique())
+    study, metrics = metadata.study, sorted(rows["metric"].unique())
     for metric in study.compare:
         # Some metrics are undefined for all templates of a run, such as `fits`.
-        if metric not in found:
-            raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
+        if metric not in metrics:
+            raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, metrics)}")
     return Results(rows, metadata.cadmus.commit, **study.model_dump())
 
 
@@ -180,16 +180,16 @@ def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
         return _measured(experiment, HELD_OUT_LOSS, np.average(loss, weights=tokens), programs.sum())
     if "region" in summary.columns:
         tested = summary.filter(pl.col("programs") > 0)
-        found = tested.with_columns(template="region", metric=pl.lit("accuracy"))
+        rows = tested.with_columns(template="region", metric=pl.lit("accuracy"))
     else:
         if "k" in summary.columns:
             summary = summary.with_columns(metric=pl.format("{}@{}", "metric", "k"))
         of_baselines = summary.filter(pl.col("policy") != MODEL)
         best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
         of_model = summary.filter(policy=MODEL).with_columns(template="question")
-        found = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
-    found = found.with_columns(experiment=pl.lit(experiment), value="accuracy", n="programs")
-    return found.select(*_MEASURED).cast(_SCHEMA)
+        rows = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
+    rows = rows.with_columns(experiment=pl.lit(experiment), value="accuracy", n="programs")
+    return rows.select(*_MEASURED).cast(_SCHEMA)
 
 
 def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:
