@@ -39,8 +39,8 @@ def serve(
 ) -> None:
     """Serve a model with the OpenAI completions API until Ctrl-C.
 
-    Responses can include log-probabilities. Without --model, it serves the shipped model. There is
-    no authentication, so anyone who reaches the port can use it. docs/serve.md lists what is supported.
+    Without --model, it serves the shipped model. There is no authentication, so anyone who reaches the port
+    can use it. docs/serve.md lists what is supported.
 
     \b
     Examples:

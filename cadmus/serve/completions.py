@@ -4,7 +4,6 @@ A token is an instruction. The model continues the prompt or, of a chat, the tex
 """
 
 import asyncio
-import json
 import reprlib
 import secrets
 import time
@@ -28,8 +27,6 @@ from cadmus.serve.server import ApiError, application, body_of
 
 MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
-MAX_LOGPROBS = 1 << 18
-"""Maximum number of log-probabilities per response, 6 MB of JSON."""
 UNUSED = {"metadata", "parallel_tool_calls", "service_tier", "store", "stream_options", "tool_choice", "user"}
 """Fields of the API that have no effect here, whatever their value."""
 
@@ -43,16 +40,13 @@ class Parameters(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     model: str
-    prompt: str | list[Any] = ""
+    prompt: str | list[str] = ""
     messages: list[dict[str, Any]] = []
     max_tokens: int | None = Field(None, ge=0)
     max_completion_tokens: int | None = Field(None, ge=0)
     temperature: float = Field(1.0, ge=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
     n: int = Field(1, ge=1, le=128)
-    logprobs: int | None = Field(None, ge=0, le=isa.VOCABULARY_SIZE)
-    echo: bool = False
-    stream: bool = False
     stop: Annotated[
         list[Annotated[str, Field(min_length=1)]],
         Field(max_length=4),
@@ -79,7 +73,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
     async def answer(
-        request: Request, parameters: Parameters, prompt: str | list[Any], max_tokens: int
+        request: Request, parameters: Parameters, prompt: str | list[str], max_tokens: int
     ) -> dict[str, Any]:
         if parameters.model != name:
             message = f"{reprlib.repr(parameters.model)} is not served; use {name!r}"
@@ -91,7 +85,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
             if await request.is_disconnected():
                 raise ClientDisconnect
             completions = await run_in_threadpool(_decode, model, parameters, prompts, max_tokens)
-            choices, decoded = await run_in_threadpool(_choices, model, parameters, prompts, completions)
+        choices, decoded = _choices(model, parameters, prompts, completions)
         prompted = sum(map(len, distinct))
         total = prompted + decoded
         usage = {"prompt_tokens": prompted, "completion_tokens": decoded, "total_tokens": total}
@@ -102,21 +96,16 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         # The default of OpenAI's completions; a chat has none.
         max_tokens = 16 if parameters.max_tokens is None else parameters.max_tokens
         content = await answer(request, parameters, parameters.prompt, max_tokens)
-        return _response(parameters, "cmpl", "text_completion", content)
+        return _response("cmpl", "text_completion", content)
 
     async def chat(request: Request) -> Response:
         parameters = _parse(await body_of(request))
-        if parameters.logprobs is not None or parameters.echo:
-            field = "echo" if parameters.echo else "logprobs"
-            raise ApiError("not supported in chats; leave it out", field)
         limits = (parameters.max_completion_tokens, parameters.max_tokens, LONGEST_PROGRAM + 1)
         max_tokens = next(limit for limit in limits if limit is not None)
         content = await answer(request, parameters, _last_text(parameters.messages), max_tokens)
         for choice in content["choices"]:
-            message = {"role": "assistant", "content": choice.pop("text")}
-            choice["delta" if parameters.stream else "message"] = message
-        kind = "chat.completion.chunk" if parameters.stream else "chat.completion"
-        return _response(parameters, "chatcmpl", kind, content)
+            choice["message"] = {"role": "assistant", "content": choice.pop("text")}
+        return _response("chatcmpl", "chat.completion", content)
 
     routes = [
         Route("/health", lambda request: JSONResponse({"status": "ok"})),
@@ -141,38 +130,20 @@ def _parse(body: bytes) -> Parameters:
     raise ApiError(f"{message}, got {reprlib.repr(problem['input'])}", name)
 
 
-def _response(parameters: Parameters, prefix: str, kind: str, content: dict[str, Any]) -> Response:
-    """Return the answer as JSON or, of a stream, in one event: it takes milliseconds to decode."""
-    body = {"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **content}
-    if not parameters.stream:
-        return JSONResponse(body)
-    return Response(f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n", media_type="text/event-stream")
+def _response(prefix: str, kind: str, content: dict[str, Any]) -> Response:
+    return JSONResponse({"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **content})
 
 
-def _read_prompts(prompt: str | list[Any], parameters: Parameters, max_length: int) -> list[str]:
+def _read_prompts(prompt: str | list[str], parameters: Parameters, max_length: int) -> list[str]:
     """Return the prompts of a request as programs, which may have their end."""
-    prompts = [prompt] if isinstance(prompt, str) or _are_tokens(prompt) else prompt
+    prompts = [prompt] if isinstance(prompt, str) else prompt
     choices = len(prompts) * parameters.n
     if choices > MAX_CHOICES:
         raise ApiError(f"prompts times n are {choices:,}; at most {MAX_CHOICES:,} per request", "prompt")
-    values = choices * (max_length + 1) * (1 + (parameters.logprobs or 0))
-    if values > MAX_LOGPROBS:
-        product = f"completions times {max_length + 1} tokens times (logprobs + 1)"
-        raise ApiError(f"{product} are {values:,}; at most {MAX_LOGPROBS:,} per request", "logprobs")
     return [_read_prompt(prompt, max_length) for prompt in prompts]
 
 
-def _are_tokens(prompt: Any) -> bool:
-    return isinstance(prompt, list) and all(type(token) is int for token in prompt)
-
-
-def _read_prompt(prompt: Any, max_length: int) -> str:
-    if _are_tokens(prompt):
-        if not set(prompt) <= set(range(isa.VOCABULARY_SIZE)):
-            raise ApiError(f"token ids are 0 to {isa.VOCABULARY_SIZE - 1}", "prompt")
-        prompt = "".join(isa.INSTRUCTIONS[token].symbol for token in prompt)
-    if not isinstance(prompt, str):
-        raise ApiError(f"must be text, token ids, or a list of either, got {reprlib.repr(prompt)}", "prompt")
+def _read_prompt(prompt: str, max_length: int) -> str:
     try:
         instructions = isa.check_prefix(prompt.removesuffix(isa.END))
     except InputError as error:
@@ -227,57 +198,22 @@ def _choices(
     model: Cadmus, parameters: Parameters, prompts: list[str], completions: list[tuple[str, bool]]
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the choices of a response, and the number of tokens decoded for them."""
-    tables: list[np.ndarray] | list[None] = [None] * len(prompts)
-    if parameters.logprobs is not None:
-        pairs = zip(prompts, completions, strict=True)
-        programs = Programs.from_strings(prompt.removesuffix(isa.END) + text for prompt, (text, _) in pairs)
-        tables = model.log_probabilities(programs)
     choices, decoded = [], 0
-    for index, (prompt, (text, ended), table) in enumerate(zip(prompts, completions, tables, strict=True)):
-        tokens = text + isa.END if ended else text
-        used = len(tokens)
+    for index, (prompt, (text, ended)) in enumerate(zip(prompts, completions, strict=True)):
+        used = len(text) + 1 if ended else len(text)
         # The first stop string to be complete wins; of two that are complete together, the longer.
         stops = [(at + len(stop), at) for stop in parameters.stop if (at := text.find(stop)) >= 0]
         if stops:
             used, length = min(stops)
-            text = tokens = text[:length]
+            text = text[:length]
         decoded += used
-        start = 0 if parameters.echo else len(prompt)
-        top = parameters.logprobs or 0
-        # The token that cuts a program off is not in its text.
-        text = text[: max(model.max_length - len(prompt), 0)]
         choices.append(
             {
                 "index": index,
-                "text": (prompt + text)[start:],
-                "logprobs": None if table is None else _logprobs(prompt + tokens, start, table, top),
+                # Without the token that cuts a program off.
+                "text": text[: max(model.max_length - len(prompt), 0)],
+                "logprobs": None,
                 "finish_reason": "stop" if ended or stops else "length",
             }
         )
     return choices, decoded
-
-
-def _logprobs(tokens: str, start: int, table: np.ndarray, top: int) -> dict[str, list[Any]]:
-    """Return the log-probabilities of ``tokens[start:]`` in OpenAI's shape, each with the ``top`` likeliest.
-
-    ``table`` has those after each instruction, shape (instructions, 65).
-    """
-    likeliest = (-table).argsort(axis=1, kind="stable")[:, :top].tolist()
-    symbols = list(tokens[start:])
-    tops: list[dict[str, float] | None] = []
-    for place, symbol in enumerate(symbols, start):
-        if place == 0:
-            # Nothing precedes the first token.
-            tops.append(None)
-        elif place > len(table):
-            # Only the end follows the end.
-            tops.append({symbol: 0.0})
-        else:
-            row, ids = table[place - 1], [*likeliest[place - 1], isa.TOKEN_ID[symbol]]
-            tops.append({isa.INSTRUCTIONS[token].symbol: float(row[token]) for token in ids})
-    return {
-        "tokens": symbols,
-        "token_logprobs": [each and each[symbol] for each, symbol in zip(tops, symbols, strict=True)],
-        "top_logprobs": tops,
-        "text_offset": list(range(len(symbols))),
-    }

@@ -31,10 +31,6 @@ def test_the_official_client_reads_replies(official, client):
     asked = {"model": NAME, "messages": [{"role": "user", "content": PREFIXES[0]}], "temperature": 0, "n": 2}
     answer = official.chat.completions.create(**asked, tools=[], logprobs=False, metadata={"a": "b"})
     assert [choice.message.content for choice in answer.choices] == [choice["text"] for choice in expected]
-    (event,) = official.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
-    found = [(choice.delta.content, choice.finish_reason) for choice in event.choices]
-    assert found == [(choice["text"], choice["finish_reason"]) for choice in expected]
-    assert event.usage == answer.usage
 
 
 @pytest.mark.parametrize(
@@ -48,7 +44,7 @@ def test_the_official_client_reads_replies(official, client):
             "messages: the last one must be text of the user",
         ),
         ({"messages": [{"role": "user", "content": "ä"}]}, "prompt: unknown symbol 'ä'"),
-        ({"logprobs": 2}, "logprobs: not supported in chats"),
+        ({"logprobs": 2}, "logprobs: not supported"),
     ],
 )
 def test_bad_requests_are_refused(client, fields, message):
