@@ -1,11 +1,9 @@
 """``cadmus complete``."""
 
-import gc
 import json
 import math
 import reprlib
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from cadmus.model import completing
 from cadmus.model.completing import AT_ONCE, Completion
 from cadmus.vm.reference import show
 
-TRIES = 100
 ALTERNATIVES = 3
 
 
@@ -42,7 +39,7 @@ ALTERNATIVES = 3
 @options.integer_option(
     "-n",
     "--samples",
-    help=f"Sample N completions; with --verified, at most N after the greedy one, {TRIES} by default.",
+    help="Sample N completions.",
 )
 @click.option(
     "--temperature",
@@ -51,7 +48,6 @@ ALTERNATIVES = 3
     help="Sample with the logits divided by T; 1 by default.",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="SEED", help="Seed of the samples; 0 by default.")
-@click.option("--verified", is_flag=True, help="Sample until one is true, ended by itself and drops nothing.")
 @options.device_option
 @options.json_option
 def complete(
@@ -63,7 +59,6 @@ def complete(
     samples: int | None,
     temperature: float | None,
     seed: int | None,
-    verified: bool,
     device: str | None,
     as_json: bool,
 ) -> None:
@@ -74,34 +69,25 @@ def complete(
     whole program, whether it is true, and the most likely instructions of each step. Of several samples it
     prints one line each: the whole program, and true or false. Spaces in PREFIX are ignored.
 
-    --verified tries the greedy completion first. It then tries the samples that -n prints with the same seed,
-    until the whole program is true, and the completion ended and drops nothing. It prints the number of
-    tries. If all fail, it prints the greedy completion and exits with 1.
-
     --json prints an object for each completion, with the keys prefix, completion (without the end), ended,
     program, outputs and true as in `cadmus run --json`, and steps: for each step, a list of instruction and
-    probability. --verified adds verified and tries.
+    probability.
 
     \b
     Examples:
       cadmus complete '62*4+54*4-'
       cadmus complete 'u1b2b3b$' --model results/quick/model
       cadmus complete '34+' -n 5 --temperature 0.8
-      cadmus complete --verified '-4f1-4f4-4f' -n 1000
     """
-    random = verified or samples is not None or temperature is not None
+    random = samples is not None or temperature is not None
     if seed is not None and not random:
-        raise InputError("--seed: the greedy completion is not random; add -n, --temperature or --verified")
+        raise InputError("--seed: the greedy completion is not random; add -n or --temperature")
     if temperature is not None and not math.isfinite(temperature):
         raise InputError(f"--temperature {temperature}: must be finite")
     prefix = isa.check_prefix(isa.without_spaces(prefix))
-    # Looking for garbage among the objects of an import of torch takes 0.3 s.
-    gc.disable()
     from cadmus.model import inference
 
-    gc.freeze()
-    gc.enable()
-    if not (samples or verified):
+    if not samples:
         # One completion gains nothing from a second thread, which would wait for a core.
         click.get_current_context().with_resource(inference.one_thread())
     model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
@@ -109,28 +95,18 @@ def complete(
     if len(prefix) > limit:
         length = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
         raise InputError(f"{length}, a program at most {limit}; raise --max-length")
-    count = samples or (TRIES if verified else 1)
+    count = samples or 1
     temperature = (temperature or 1.0) if random else 0.0
     sampling: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
-    completions: Iterator[tuple[Completion, int | None]]
-    if verified:
-        completions = completing.complete_verified(model, [prefix], limit, **sampling)
-    else:
-        sampled = completing.complete(model, [prefix], limit, **sampling)
-        completions = ((completion, None) for completion in sampled)
-    one_line_each = count > 1 and not (verified or as_json)
+    completions = completing.complete(model, [prefix], limit, **sampling)
+    one_line_each = count > 1 and not as_json
     write = _as_json if as_json else _as_text
     while batch := list(islice(completions, AT_ONCE)):
         if one_line_each:
-            click.echo("\n".join(f"{item.prefix}{item.written} {truth(item.result)}" for item, _ in batch))
+            click.echo("\n".join(f"{item.prefix}{item.written} {truth(item.result)}" for item in batch))
             continue
-        tables = completing.log_probabilities(model, [completion for completion, _ in batch])
-        for (completion, tries), table in zip(batch, tables, strict=True):
-            click.echo(write(completion, tries, _likeliest(table, top)))
-            if verified and not completion.verified:
-                failure = f"no verified completion of {reprlib.repr(prefix)} in {1 + count} tries"
-                options.print_error(f"{failure}; raise -n or change --temperature")
-                sys.exit(1)
+        for completion, table in zip(batch, completing.log_probabilities(model, batch), strict=True):
+            click.echo(write(completion, _likeliest(table, top)))
 
 
 @options.program_command()
@@ -153,8 +129,8 @@ def induce(
     """Find a function that EXAMPLES have in common.
 
     An example is ARGUMENTS -> RESULT. Numbers between spaces are a sequence, as are those in brackets; a
-    comma comes before a second argument. If EXAMPLES is -, each line of standard input is one. Arguments
-    are numbers from -1 to 10. The results 1 and 0 may be labels, yes and no.
+    comma comes before a second argument. Arguments are numbers from -1 to 10. The results 1 and 0 may be
+    labels, yes and no.
 
     A model samples definitions. Those that give all results vote for what they compute on other inputs. The
     command prints the function with the most votes, the runners-up, and a trace of the first example. If no
@@ -168,8 +144,6 @@ def induce(
       cadmus induce '3 -> 7' '5 -> 11' '0 -> 1'
       cadmus induce '1 2 3, 4 -> 10' '5, 0 -> 5'
     """
-    if examples == ("-",):
-        examples = tuple(line for line in map(str.strip, sys.stdin) if line)
     from cadmus.model import inference
     from cadmus.model.induction import prompt_of, read_examples
     from cadmus.templates.behavior import closed
@@ -204,16 +178,14 @@ def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str
     return [list(zip(*step, strict=True)) for step in steps]
 
 
-def _as_json(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:
+def _as_json(completion: Completion, steps: list[list[tuple[str, float]]]) -> str:
     answer = {"prefix": completion.prefix, "completion": completion.text, "ended": completion.ended}
     answer |= as_object(completion.program, completion.result)
-    if tries is not None:
-        answer |= {"verified": completion.verified, "tries": tries}
     rows = [[{"instruction": name, "probability": round(value, 6)} for name, value in step] for step in steps]
     return json.dumps(answer | {"steps": rows})
 
 
-def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:
+def _as_text(completion: Completion, steps: list[list[tuple[str, float]]]) -> str:
     cut_off = "" if completion.ended else f" (cut off after {len(completion.program)} instructions)"
     lines = [
         f"prefix      {completion.prefix}",
@@ -221,8 +193,6 @@ def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[s
         f"outputs     {' '.join(map(show, completion.result.outputs))}".rstrip(),
         f"result      {truth(completion.result)}",
     ]
-    if tries is not None:
-        lines.append(f"tries       {tries}")
     if steps:
         lines.append(click.style("\nstep  most likely first", bold=True))
     for number, step in enumerate(steps, start=1):

@@ -119,7 +119,7 @@ def cadmus() -> None:
     Exit codes:
       0    success, also if the program that was run is false
       1    interrupted by Ctrl-C (run train or llm ask again to resume; serve and explore exit with 0);
-           complete --verified or induce found no program;
+           induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix
       143  ended by SIGTERM

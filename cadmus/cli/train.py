@@ -69,7 +69,6 @@ def manifest(config: Path, changes: dict[str, Any], directory: Path) -> None:
 )
 @click.option("--snapshots", type=DIRECTORY, help="Directory of train.snapshots exports; none by default.")
 @integer_option("--ranks", "count", low=0, help="All processes; overrides train.ranks.")
-@click.option("--local_rank", metavar="N", expose_value=False, help="Given by the launcher of DeepSpeed.")
 @click.option(
     "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
 )

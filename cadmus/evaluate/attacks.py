@@ -9,9 +9,9 @@ The best of them are baselines.
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,20 +47,15 @@ def apply(policy: str, prompts: Sequence[str]) -> list[str]:
     >>> apply("{0:3}0+{3:}=", ["29x6n", "34+"])
     ['29x0+6n=', '34+0+=']
     """
-    # Between constants, re.split returns the three groups of a match: one index, or two ends.
-    constant, *rest = _SLICE.split(policy)
-    parts: list[tuple[slice, str]] = []
-    for index, start, stop, after in _fours(rest):
-        if index is not None:
-            start, stop = index, int(index) + 1  # of {-1}, the stop 0 below means the end
-        parts.append((slice(int(start) if start else None, int(stop) if stop else None), after))
-    return [constant + "".join(prompt[part] + after for part, after in parts) for prompt in prompts]
+    return [_SLICE.sub(partial(_part, prompt), policy) for prompt in prompts]
 
 
-def _fours(items: Sequence[Any]) -> list[Sequence[Any]]:
-    """Cut a sequence into parts of four."""
-    # itertools.batched is not in Python 3.11.
-    return [items[start : start + 4] for start in range(0, len(items), 4)]
+def _part(prompt: str, match: re.Match[str]) -> str:
+    index, start, stop = match.groups()
+    if index is not None:
+        # Of {-1}, the stop 0 would mean the start.
+        start, stop = index, int(index) + 1
+    return prompt[int(start) if start else None : int(stop) if stop else None]
 
 
 def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.ndarray:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cadmus import isa
 from cadmus.config.evaluation import budgets
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
@@ -27,10 +26,6 @@ COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
 BIN = 4
 """Lengths per bin."""
-_CALLS = [
-    instruction.symbol for instruction in isa.INSTRUCTIONS if instruction.group in ("calls", "higher order")
-]
-"""Instructions that call a subroutine; each example has exactly one."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -77,15 +72,6 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
     shortest = (pl.col("program").str.len_chars().cast(pl.Int64) - 1) // BIN * BIN + 1
     binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
     return in_order(accuracy_by(binned, "question", "shortest", "longest"), "shortest")
-
-
-def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy of induction (complete_algorithm) by ``examples``, their number in the prompt."""
-    prompt = pl.col("program").str.head(pl.col("prompt_length"))
-    examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in _CALLS)
-    induction = completions.filter(question="complete_algorithm")
-    counted = induction.with_columns(examples.cast(pl.Int64).alias("examples"))
-    return accuracy_by(counted, "examples").sort("examples", maintain_order=True)
 
 
 def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:

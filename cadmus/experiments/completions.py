@@ -145,23 +145,9 @@ EXPERIMENT = Experiment(
             "length of the test program in bins of four lengths.",
         ),
         Figure(
-            "accuracy_by_examples",
-            "Induction by the number of examples: functions that fit all examples of the prompt, and those "
-            "that also agree with the reference on fresh inputs, which the best possible answer does as "
-            "often as stated.",
-            "table",
-        ),
-        Figure(
-            "near_duplicates",
-            "Test programs whose expression pair, function or sequence is in a training program, and the "
-            "accuracy on these and on the others.",
-            "table",
-        ),
-        Figure(
             "memory",
             "Accuracy on test programs whose expression pair, function or sequence a training program asks "
             "about too, and on the others, with 95% bootstrap intervals.",
-            module="cadmus.figures.near_duplicates",
         ),
         Figure("failures", "Failed completions, each with a trace of its execution.", "page"),
     ),

@@ -36,15 +36,12 @@ class Figure(NamedTuple):
     """A figure, table or page drawn from result files alone."""
 
     name: str
-    """File stem, and argument of ``cadmus figure``."""
+    """File stem, argument of ``cadmus figure``, and a module of :mod:`cadmus.figures`."""
     caption: str
     kind: Literal["figure", "table", "page"] = "figure"
     sources: tuple[str, ...] = ()
     """Results besides those of the experiment that declares it: ``metrics`` of the training, or ``llm``,
     which exist only when the config names models."""
-    module: str | None = None
-    """Defines functions of the results, one argument per source: ``draw`` and ``data`` (figures), ``table``
-    and, for numbers, ``data`` (tables), or ``page``; by default ``cadmus.figures.NAME``."""
 
 
 class Findings(NamedTuple):

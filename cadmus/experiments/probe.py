@@ -11,6 +11,7 @@ a second part, and the accuracy is that on a third.
 """
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,6 @@ from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import (
     ACCURACY,
     OF_LAYERS,
-    OF_PROGRAMS,
     TOKEN,
     TOKENS,
     Experiment,
@@ -120,8 +120,9 @@ def fit_probes(
     from joblib import Parallel, delayed
     from threadpoolctl import threadpool_limits
 
-    # A thread per fit: most of the time is in matrix products, which release the GIL.
-    with threadpool_limits(1):
+    # A thread per fit: most of the time is in matrix products, which release the GIL. Of few distinct rows,
+    # scikit-learn suspects that classes are numbers.
+    with threadpool_limits(1), warnings.catch_warnings(action="ignore", category=UserWarning):
         fits = Parallel(cores(), prefer="threads")(
             delayed(_right)(features[token], classes, same[token], settings)
             for classes in targets
@@ -207,7 +208,6 @@ EXPERIMENT = Experiment(
         **{"majority": FRACTION, "control": FRACTION, "inverse_regularization": NONNEGATIVE},
     },
     rules={
-        **OF_PROGRAMS,
         **OF_LAYERS,
         "token: must be all from 1, of x and y": pl.col("token").len().over("layer") == 2 * TOKENS,
     },

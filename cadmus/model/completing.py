@@ -1,10 +1,7 @@
-"""Completions of prefixes: greedy, sampled, or sampled until one is verified.
-
-A completion is *verified* if the whole program is true, and the completion ended by itself and drops nothing:
-the lenient metric of docs/grading.md, which the VM can check without knowing the right answer.
+"""Completions of prefixes, greedy or sampled.
 
 Samples are numbered: sample ``i`` of prefix ``j`` has the number ``j * samples + i``. It depends on the seed,
-its number and its prefix alone, not on batches nor on whether one samples until a completion is verified.
+its number and its prefix alone, not on batches.
 
 This module does not import torch.
 """
@@ -12,14 +9,12 @@ This module does not import torch.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.model.verifying import verified
-from cadmus.programs import Programs
 from cadmus.vm import reference
 
 if TYPE_CHECKING:
@@ -51,12 +46,6 @@ class Completion:
         """The result of executing the whole program."""
         return reference.run(self.program)
 
-    @cached_property
-    def verified(self) -> bool:
-        """True if the completion is verified."""
-        prompt, text = (Programs.from_strings([text]) for text in (self.prefix, self.text))
-        return bool(verified(prompt, text, np.array([self.ended]))[0])
-
 
 def complete(
     model: "Cadmus",
@@ -66,40 +55,14 @@ def complete(
     samples: int = 1,
     temperature: float = 0.0,
     seed: int = 0,
-    first: int = 0,
 ) -> Iterator[Completion]:
-    """Yield ``samples`` completions of each prefix, batch by batch; options as for :meth:`Cadmus.complete`.
-
-    Whole programs have at most ``max_length`` instructions; ``first`` is the number of the first sample.
-    """
+    """Yield ``samples`` completions of each prefix, by batch; options as for :meth:`Cadmus.complete`."""
+    first = 0
     repeated = (prefix for prefix in prefixes for _ in range(samples))  # lazily, as there may be many
     while batch := list(islice(repeated, AT_ONCE)):
         texts, ended = model.complete(batch, max_length, temperature=temperature, seed=seed, first=first)
         yield from map(Completion, batch, texts.to_strings(), ended.tolist())
         first += len(batch)
-
-
-def complete_verified(
-    model: "Cadmus",
-    prefixes: Iterable[str],
-    max_length: int,
-    *,
-    samples: int,
-    temperature: float,
-    seed: int = 0,
-    first: int = 0,
-) -> Iterator[tuple[Completion, int]]:
-    """Try the greedy completion of each prefix, then at most ``samples`` of it, until one is verified.
-
-    Yields the first verified completion, or the greedy one if all fail, and the number of completions tried.
-    """
-    settings: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
-    for greedy in complete(model, prefixes, max_length):
-        sampled = complete(model, [greedy.prefix], max_length, **settings, first=first)  # lazily, if needed
-        first += samples  # drawn or not, so that the samples of the next prefix are always the same
-        numbered = enumerate(chain([greedy], sampled), start=1)
-        valid = ((completion, tries) for tries, completion in numbered if completion.verified)
-        yield next(valid, (greedy, 1 + samples))
 
 
 def log_probabilities(model: "Cadmus", completions: list[Completion]) -> Iterator[np.ndarray]:

@@ -22,7 +22,6 @@ from cadmus.templates.behavior import DEFINITION, behavior, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 
 Value = int | tuple[int, ...]
-_ITEM = re.compile(r"\s*(?:\[([^][]*)\]|([^][,]*))\s*(?:,|$)")
 _SHORTEST = len(r"\L;")  # a definition that uses its argument
 
 
@@ -138,23 +137,19 @@ def _read(text: str) -> Example:
 def _values(part: str, text: str) -> tuple[Value, ...]:
     """Read values between commas: a number, or a sequence of numbers between spaces or in brackets."""
     items: list[Value] = []
-    place = 0
-    while place < len(part) or not items:  # an empty text reaches the message below
-        item = _ITEM.match(part, place)
-        if item is None or item.end() == place:
-            raise InputError(f"examples: {text!r}: must be numbers, such as '1 2 3 -> 6'")
-        place = item.end()
-        bracketed, plain = item.groups()
-        numbers = (plain if bracketed is None else bracketed.replace(",", " ")).split()
+    # At commas that are not in brackets.
+    for item in map(str.strip, re.split(r",(?![^\[]*\])", part)):
+        bracketed = item.startswith("[") and item.endswith("]")
+        numbers = item[1:-1].replace(",", " ").split() if bracketed else item.split()
         if not all(re.fullmatch(r"-?\d{1,4}", number, re.ASCII) for number in numbers):
             whole = f"whole numbers from {-NUMERAL_MAX} to {NUMERAL_MAX}"
             raise InputError(f"examples: {text!r}: must be {whole}, such as '1 2 3 -> 6'")
         if len(numbers) > isa.MAX_SEQUENCE_LENGTH:
             raise InputError(f"examples: {text!r}: a sequence has at most {isa.MAX_SEQUENCE_LENGTH} elements")
-        if bracketed is None and not numbers:
+        if not (bracketed or numbers):
             raise InputError(f"examples: {text!r}: a value is missing; an empty sequence is []")
         values = tuple(map(int, numbers))
-        items.append(values[0] if bracketed is None and len(values) == 1 else values)
+        items.append(values[0] if len(values) == 1 and not bracketed else values)
     return tuple(items)
 
 

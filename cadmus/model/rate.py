@@ -17,11 +17,6 @@ def has_bf16(device: torch.device) -> bool:
     return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
 
 
-def device_name(device: torch.device) -> str:
-    """Return the name of the card, such as ``NVIDIA H100 80GB HBM3``, or ``cpu``."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def dtype_of(precision: str | None, device: torch.device) -> torch.dtype:
     """Return what a training computes in: its ``precision``, or the faster one of the device."""
     bf16 = has_bf16(device) if precision is None else precision == "bf16"

@@ -158,9 +158,6 @@ def _last_text(messages: list[dict[str, Any]]) -> str:
     """Return the text of the last message, which must be the user's."""
     last = messages[-1] if messages else {}
     content = last.get("content")
-    if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-        content = None if None in parts else "".join(map(str, parts))
     if last.get("role") != "user" or not isinstance(content, str):
         raise ApiError("the last one must be text of the user; it is the prompt", "messages")
     return content

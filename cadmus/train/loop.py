@@ -21,7 +21,7 @@ from cadmus.model import mixer
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
-from cadmus.model.rate import device_name, dtype_of, matmul_rate
+from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
@@ -302,7 +302,7 @@ class Training:
                 "data_digest": self.data_digest,
                 "steps": self.step,
                 **self.progress,
-                "device": device_name(self.device),
+                "device": torch.cuda.get_device_name(self.device) if runs_ahead(self.device) else "cpu",
                 "cores": torch.get_num_threads() * self.place.ranks,
                 "matmul_rate": self.matmul_rate,
             }

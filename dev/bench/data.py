@@ -11,9 +11,6 @@ from cadmus import isa
 from cadmus.config import Dataset, load_config
 from cadmus.config.evaluation import Probe
 from cadmus.dataset.sampler import Sampler, sample
-from cadmus.evaluate.comparisons import sample_comparisons
-from cadmus.experiments.probe import fit_probes, prefix_ids
-from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs, Samples
 from cadmus.templates import TEMPLATES
 from cadmus.tools import generator, progress
@@ -120,6 +117,11 @@ def prefetch(config: Path | None = None) -> Facts:
 
 def probe() -> Facts:
     """Measure the probes for X and Y at the output of the final block of ``models/laptop``."""
+    # They import Polars, which a rented machine may lack.
+    from cadmus.evaluate.comparisons import sample_comparisons
+    from cadmus.experiments.probe import fit_probes, prefix_ids
+    from cadmus.model.inference import Cadmus
+
     model = Cadmus.load(ROOT / "models/laptop")
     programs, targets = sample_comparisons(generator(0, "probe"), PROBE.programs, Dataset(), "probe")
     prefixes = prefix_ids(programs)

@@ -19,7 +19,7 @@ SOLVED = (
     "*Solved* programs are true and answer the question; the gap is to the best baseline. "
     "[Grading](../../grading.md) defines both."
 )
-TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples", "loss_by_template")
+TABLES = ("table3_accuracy", "grid_regions", "loss_by_template")
 """In the order of the page of a run."""
 SPECIAL = ("accuracy_by_compute", "memory", "output_tokens", "training_curve")
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]

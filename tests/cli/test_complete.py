@@ -68,35 +68,6 @@ def test_the_maximum_length_is_that_of_the_training_programs_by_default(export):
     )
 
 
-def verify(export, prefix, samples=200):
-    """Return the exit code, the object and the error of ``--verified --json``."""
-    done = invoke("complete", prefix, "--verified", "--json", model=export, samples=samples)
-    return done.exit_code, json.loads(done.stdout), done.stderr
-
-
-def test_verified_completions_have_the_tries(export):
-    found = [verify(export, prefix)[1] for prefix in PREFIXES]
-    assert len({answer["tries"] for answer in found if answer["verified"]}) > 2
-    for answer, greedy in zip(found, objects(export), strict=True):
-        same = answer["completion"] == greedy["completion"]
-        assert same if answer["tries"] == 1 or not answer["verified"] else answer["true"]
-
-
-def test_no_verified_completion_exits_with_1(export):
-    # A program of full length has no room for an end after something true.
-    full = "0" * TRAINED_LENGTH
-    code, answer, error = verify(export, full, samples=70)
-    assert code == 1
-    assert (answer["verified"], answer["tries"], answer["completion"]) == (False, 71, "")
-    assert error == (
-        "cadmus: error: no verified completion of '000000000000' in 71 tries; raise -n or change "
-        "--temperature\n"
-    )
-    one = invoke("complete", full, "--verified", samples=3, model=export)
-    assert one.exit_code == 1
-    assert "tries       4\n" in one.stdout
-
-
 def test_options_without_a_meaning_are_errors(export):
     assert refused("complete", "1", temperature="nan", model=export) == "--temperature nan: must be finite"
     assert "--seed: the greedy completion is not" in refused("complete", "1", seed=1, model=export)

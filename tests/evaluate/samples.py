@@ -11,10 +11,17 @@ from cadmus.dataset.sampler import sample
 from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.evaluate.results import METRICS
+from cadmus.model.verifying import verified
 from cadmus.programs import Programs, Samples
 
 # A hash decides the split; 0.49 samples ten times faster than 0.05.
 DATASET = Dataset(eval_fraction=0.49)
+
+
+def is_verified(prompt: str, completion: str) -> bool:
+    """Return True if a completion that ended is verified."""
+    texts = (Programs.from_strings([text]) for text in (prompt, completion))
+    return bool(verified(*texts, np.ones(1, np.bool_))[0])
 
 
 def samples_of(template: str, *programs: str, prompt_length: int | list[int]) -> Samples:

@@ -17,10 +17,9 @@ from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grad
 from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.linear import Linear
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.model.completing import Completion
 from cadmus.programs import Programs, Samples
 from cadmus.vm.reference import run
-from tests.evaluate.samples import samples_of
+from tests.evaluate.samples import is_verified, samples_of
 
 CONFIG = """
 name: tiny
@@ -162,8 +161,11 @@ def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypat
     assert (found > 0).any()
 
     def right(prompt: str, completion: str) -> bool:
-        verified = Completion(prompt, completion, True).verified
-        return len(prompt + completion) <= 7 and verified and None not in run(prompt).outputs
+        return (
+            len(prompt + completion) <= 7
+            and is_verified(prompt, completion)
+            and None not in run(prompt).outputs
+        )
 
     for prompt, row in zip(prompts.to_strings(), found, strict=True):
         rights = [right(prompt, candidate) for candidate in candidates.to_strings()]

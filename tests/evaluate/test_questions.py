@@ -14,12 +14,11 @@ from cadmus.config import TEMPLATE_OF, TEMPLATES
 from cadmus.evaluate.criteria import DEFINITION
 from cadmus.evaluate.grading import TaskBatch, grade
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
-from cadmus.model.completing import Completion
 from cadmus.programs import Programs
 from cadmus.templates.behavior import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
 from cadmus.vm.reference import Number, run
-from tests.evaluate.samples import DATASET, tasks_of_template
+from tests.evaluate.samples import DATASET, is_verified, tasks_of_template
 
 COUNT = 20_000
 SYMBOLS = "".join(isa.BY_SYMBOL)
@@ -358,14 +357,14 @@ def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:
         assert not result.true
         assert None not in result.outputs
         assert 0 < length < len(program)
-        assert Completion(program[:length], program[length:], True).verified
+        assert is_verified(program[:length], program[length:])
         nearer = [
             cut
             for cut in range(1, len(program))
             if abs(2 * cut - len(program)) < abs(2 * length - len(program))
             and not (found := run(program[:cut])).true
             and None not in found.outputs
-            and Completion(program[:cut], program[cut:], True).verified
+            and is_verified(program[:cut], program[cut:])
         ]
         # Prompts that leave something come first.
         assert not [cut for cut in nearer if run(program[:cut]).outputs or not result.outputs]

@@ -11,7 +11,6 @@ from cadmus.evaluate.results import (
     METRICS,
     accuracy_by,
     best_baseline,
-    by_examples,
     by_length,
     gaps_by,
 )
@@ -195,19 +194,3 @@ def test_questions_are_in_the_order_of_table_3_then_bins_then_policies():
         for shortest in bins
         for policy in ("model", "constant")
     ]
-
-
-def test_an_example_is_a_call_in_the_prompt():
-    r"""Calls inside the definition and in other templates do not count."""
-    programs = [
-        (r"2f4=3f6=1f2=\2*;", 12, True),
-        (r"u3b4bf!u1b2b3bfu2bf!\L2>;", 20, False),
-        (r"u2b3bt3F5=12F3=21F3=\+;", 18, True),
-        (r"u2b3bmu4b6bY1f2=\E5<Rf2*;", 16, True),
-    ]
-    others = by_text("subroutines", ("1f2=", 1, True))
-    results = by_examples(pl.concat([by_text("complete_algorithm", *programs), others]))
-    for metric in ("solved", "fits"):
-        found = results.filter(metric=metric).select("examples", "programs", "correct").rows()
-        assert found == [(2, 1, 1), (3, 3, 2)]
-    assert by_examples(others).is_empty()

@@ -22,14 +22,13 @@ from cadmus.experiments.drawing import produce
 from cadmus.figures import (
     accuracy_by_compute,
     accuracy_by_distance,
-    accuracy_by_examples,
     accuracy_by_length,
     comparison_grid,
     failures,
     grid_regions,
     logit_lens,
     loss_by_template,
-    near_duplicates,
+    memory,
     output_tokens,
     pass_at_k,
     probe_final_block,
@@ -430,8 +429,8 @@ def test_accuracy_by_distance_draws_its_data() -> None:
 
 
 def test_memory_draws_its_data() -> None:
-    rows = near_duplicates.data(completions()).filter(policy="model")
-    (axes,) = near_duplicates.draw(completions()).axes
+    rows = memory.data(completions()).filter(policy="model")
+    (axes,) = memory.draw(completions()).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == [title(name) for name in reversed(rows["question"].unique(maintain_order=True))]
     # Error bars: the container has the label, its first line the points.
@@ -560,24 +559,6 @@ def test_table3_names_what_is_below_the_best_baseline_and_what_is_absent() -> No
     )
     assert table3_accuracy.below(table3_accuracy.data(completions())) == ""
     assert table3_accuracy.below(results.with_columns(gap_high=pl.lit(0.01))) == ""
-
-
-def test_tables_of_completions(tmp_path) -> None:
-    near = near_duplicates.table(completions())
-    assert near["Sub-problem"].to_list() == [title(name) for name in QUESTIONS]
-    assert set(near["Seen in training"]) == {"50.0%"}
-    # Solved are those that are not multiples of 4; seen are the even ones.
-    assert near["Solved, seen"][0].startswith("50.0% [")
-    assert near["Solved, not seen"][0].startswith("100.0% [")
-    assert near["Best baseline, seen"][0].startswith("0.0%")
-    assert near["Best baseline, not seen"][0].startswith("50.0%")
-    unseen = near_duplicates.table(completions().filter(~pl.col("seen")))
-    assert set(unseen["Solved, seen"]) == {"none tested"}
-    examples = accuracy_by_examples.table(completions())
-    assert examples["Examples"].to_list() == ["0"]
-    assert examples["Best baseline, solved"].to_list() == ["25.0% (ends at once)"]
-    assert examples["Best possible, solved"].to_list() == ["80.0%"]
-    assert accuracy_by_examples.table(completions().filter(question="random")).is_empty()
 
 
 def test_the_last_row_of_the_losses_is_all_templates() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from cadmus import isa
 from cadmus.model import completing
-from cadmus.model.completing import Completion, complete, complete_verified, log_probabilities
+from cadmus.model.completing import Completion, complete, log_probabilities
 from cadmus.model.inference import Cadmus
-from cadmus.model.verifying import drops
+from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs
 from cadmus.vm import reference
 from tests.model.models import FLOAT_NOISE, ending_model, random_programs
@@ -33,7 +33,7 @@ def test_greedy_completions_are_those_of_the_model(model):
 
 
 @pytest.mark.parametrize(
-    ("completion", "verified"),
+    ("completion", "valid"),
     [
         (Completion("34+7", "=", True), True),
         (Completion("34+7", "=", False), False),
@@ -43,8 +43,9 @@ def test_greedy_completions_are_those_of_the_model(model):
         (Completion("1", "", True), True),
     ],
 )
-def test_a_verified_completion_is_true_ended_and_drops_nothing(completion, verified):
-    assert completion.verified is verified
+def test_a_verified_completion_is_true_ended_and_drops_nothing(completion, valid):
+    prompt, text = (Programs.from_strings([part]) for part in (completion.prefix, completion.text))
+    assert verified(prompt, text, np.array([completion.ended])).tolist() == [valid]
     assert completion.result == reference.run(completion.program)
 
 
@@ -65,27 +66,11 @@ def test_a_sample_depends_on_its_number_and_not_on_the_batches(model, monkeypatc
     for size in (1, 4):
         monkeypatch.setattr(completing, "AT_ONCE", size)
         assert samples() == whole
-    rest = complete(model, PREFIXES[2:], LIMIT, samples=3, temperature=1.0, first=6)
-    assert list(rest) == whole[6:]
 
 
 def test_samples_come_one_batch_at_a_time(model):
     endless = complete(model, PREFIXES[:1], LIMIT, samples=10**30, temperature=1.0)
     assert [each.prefix for each in islice(endless, 2)] == PREFIXES[:1] * 2
-
-
-def test_verified_completions_are_the_first_of_the_greedy_one_and_the_samples(model):
-    options = {"samples": 40, "temperature": 3.0, "seed": 3}
-    prefixes = ["1", "34+7", "9", "u1b", "55", "0"]
-    greedy = list(complete(model, prefixes, LIMIT))
-    drawn = list(complete(model, prefixes, LIMIT, **options))
-    found = list(complete_verified(model, prefixes, LIMIT, **options))
-    for row, (completion, tries) in enumerate(found):
-        candidates = [greedy[row], *drawn[40 * row : 40 * (row + 1)]]
-        true = [number for number, each in enumerate(candidates) if each.verified]
-        expected = (candidates[true[0]], true[0] + 1) if true else (greedy[row], 41)
-        assert (completion, tries) == expected
-    assert len({tries for _, tries in found}) > 2
 
 
 def test_log_probabilities_are_those_of_the_steps(model):

@@ -19,8 +19,6 @@ def test_the_reply_is_the_completion_of_the_last_message(client, prompt):
     message = {"role": "assistant", "content": expected.pop("text")}
     assert answer["choices"] == [{"message": message, **expected}]
     assert answer["object"] == "chat.completion"
-    parts = chat(client, [{"type": "text", "text": prompt[:1]}, {"type": "text", "text": prompt[1:]}]).json()
-    assert parts["choices"] == answer["choices"]
     for name in ("max_tokens", "max_completion_tokens"):
         (cut,) = chat(client, prompt, **{name: 1}).json()["choices"]
         assert cut["message"]["content"] == message["content"][:1]

@@ -1,12 +1,11 @@
-"""Near-duplicates: test programs that ask about a thing that a training program asks about."""
+"""Accuracy on near-duplicates: test programs that ask about a thing that a training program asks about."""
 
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.questions import in_order, named, title
-from cadmus.evaluate.results import accuracy_by, best_baseline
-from cadmus.figures import style, tables
+from cadmus.evaluate.questions import in_order, title
+from cadmus.evaluate.results import accuracy_by
+from cadmus.figures import style
 
 _FEWEST = 30
 """Programs, seen and not, from which a question is drawn."""
@@ -40,24 +39,3 @@ def draw(completions: pl.DataFrame) -> Figure:
     axes.grid(True, axis="x")
     style.legend(figure, [axes], ncols=2)
     return figure
-
-
-def table(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the fraction of near-duplicates, and the accuracies in percent with 95% intervals."""
-    rows = []
-    for (question,), part in data(completions).group_by(["question"], maintain_order=True):
-        model = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}
-        programs = {seen: row["programs"] for seen, row in model.items()}
-        best = {seen: tables.best_accuracy(best_baseline(part.filter(seen=seen))) for seen in (0, 1)}
-        rows.append(
-            {
-                "Sub-problem": title(str(question)),
-                "Asked about": named(str(question)).about,
-                "Seen in training": percent(programs.get(1, 0) / sum(programs.values())),
-                "Solved, seen": tables.accuracy(model.get(1)),
-                "Best baseline, seen": best[1],
-                "Solved, not seen": tables.accuracy(model.get(0)),
-                "Best baseline, not seen": best[0],
-            }
-        )
-    return pl.DataFrame(rows)
