@@ -57,9 +57,9 @@ def test_examples_are_written_as_the_template_does(examples, prompt):
         (["1 2 3"], "must be ARGUMENTS -> RESULT"),
         (["1 -> 2 -> 3"], "must be whole numbers"),
         (["1, 2, 3 -> 6"], "must be ARGUMENTS -> RESULT"),
-        (["-> 1"], "must be numbers"),
+        (["-> 1"], "a value is missing"),
         (["1 -> "], "an empty sequence is \\[\\]"),
-        (["[1 2 -> 3"], "must be numbers"),
+        (["[1 2 -> 3"], "must be whole numbers"),
         (["x -> 1"], "must be whole numbers"),
         (["²  -> 1"], "must be whole numbers"),
         (["3 -> 12345"], "from -9999 to 9999"),
@@ -103,7 +103,7 @@ def test_the_command_prints_the_function_its_votes_and_a_trace(monkeypatch):
     lines = told.output.splitlines()
     assert lines[:2] == ["function  \\$;", "votes     3 of 7 samples"]
     assert lines[-1].split() == ["=", "1"]
-    listed = invoke(monkeypatch, "-", "-n", "7", "--json", input="\n".join(EXAMPLES) + "\n")
+    listed = invoke(monkeypatch, *EXAMPLES, "-n", "7", "--json")
     first = json.loads(listed.output)[0]
     assert first == {"definition": r"\$;", "votes": 3, "program": r"u1b2b3bf6=u4bf4=uf0=\$;"}
 
