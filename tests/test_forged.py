@@ -48,7 +48,7 @@ def draw(name: str, forged: int = 0) -> Callable[[Path], object]:
     ``forged`` is the source of which the results are read; those of others are valid.
     """
     figure = experiments.figures()[name]
-    module = importlib.import_module(f"cadmus.figures.{name}")
+    module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     show = module.data if hasattr(module, "data") else getattr(module, "page", None) or module.table
 
     def read(directory: Path) -> object:

@@ -31,7 +31,7 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
     # The last source, llm, may have no file.
     files = zip(results, figure.sources, strict=False)
     frames = [read_results(path, table(source))[0] for path, source in files]
-    module = importlib.import_module(f"cadmus.figures.{name}")
+    module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     with replacing_together() as replaced:
         temporary = [replaced(path) for path in paths]
         with naming(", ".join(map(str, results))):

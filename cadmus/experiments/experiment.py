@@ -36,12 +36,14 @@ class Figure(NamedTuple):
     """A figure, table or page drawn from result files alone."""
 
     name: str
-    """File stem, argument of ``cadmus figure``, and a module of :mod:`cadmus.figures`."""
+    """File stem, and argument of ``cadmus figure``."""
     caption: str
     kind: Literal["figure", "table", "page"] = "figure"
     sources: tuple[str, ...] = ()
     """Results besides those of the experiment that declares it: ``metrics`` of the training, or ``llm``,
     which exist only when the config names models."""
+    module: str | None = None
+    """Defines what :mod:`cadmus.figures` lists for its kind; by default ``cadmus.figures.NAME``."""
 
 
 class Findings(NamedTuple):

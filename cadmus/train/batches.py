@@ -131,13 +131,7 @@ class Batch(NamedTuple):
 class Loader:
     """Prepares the batches of one rank; the order of the programs depends on ``seed``."""
 
-    def __init__(
-        self,
-        training_set: Samples,
-        seed: int,
-        run: config.Config,
-        place: Place = ALONE,
-    ) -> None:
+    def __init__(self, training_set: Samples, seed: int, run: config.Config, place: Place = ALONE) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
         self._row_length = run.row_length

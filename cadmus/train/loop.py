@@ -297,12 +297,13 @@ class Training:
             # Without the layers of state supervision.
             model = GPT(self.config.model)
             engine.load_weights(model, weights.__getitem__)
+            on_gpu = self.device.type == "cuda"
             metadata = {
                 "config": self.config.model_dump(),
                 "data_digest": self.data_digest,
                 "steps": self.step,
                 **self.progress,
-                "device": torch.cuda.get_device_name(self.device) if runs_ahead(self.device) else "cpu",
+                "device": torch.cuda.get_device_name(self.device) if on_gpu else "cpu",
                 "cores": torch.get_num_threads() * self.place.ranks,
                 "matmul_rate": self.matmul_rate,
             }

@@ -31,7 +31,7 @@ for sources, drawn in DRAWN.items():
             captions={each.name: each.caption for each in drawn},
             code=code(
                 "cadmus.experiments.drawing",
-                *(f"cadmus.figures.{each.name}" for each in drawn),
+                *(each.module or f"cadmus.figures.{each.name}" for each in drawn),
             ),
         shell:
             "python -m cadmus figure {params.names} {params.results} {params.outputs} > {log} 2>&1"
