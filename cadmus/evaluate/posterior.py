@@ -76,7 +76,7 @@ def credence(
 ) -> np.ndarray:
     """Return the probability that each definition is right, if it fits its prompt: float64, shape (n,)."""
     credences = np.empty(len(prompts))
-    # One posterior per prompt, of which there are many samples.
+    # One posterior per prompt: each has many samples.
     distinct, number = np.unique(prompts, return_inverse=True)
     for k, prompt in enumerate(distinct.tolist()):
         rows = np.flatnonzero(number == k).tolist()

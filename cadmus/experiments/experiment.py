@@ -66,7 +66,7 @@ class Experiment:
     columns: Mapping[str, Column]
     """Columns of the results."""
     rules: Mapping[str, pl.Expr] = field(default_factory=dict)
-    """What is true in every row, by `COLUMN: what must be`."""
+    """Conditions that hold in every row, by `COLUMN: what must be`."""
     key: tuple[str, ...] = ()
     """Columns that tell the rows apart."""
     figures: tuple[Figure, ...] = ()
