@@ -25,6 +25,7 @@ from cadmus.records import Record, Sealed
 from cadmus.train import paths
 from cadmus.train.engine import Read, count_adam_steps, gather
 from cadmus.train.metrics import Progress
+from cadmus.train.muon import ROW_SQUARES
 from cadmus.train.ranks import on_first_rank
 
 VISIBLE_SECONDS = 120
@@ -175,7 +176,8 @@ class Saved(NamedTuple):
         def read(name: str) -> Tensor:
             with reading(self.path / paths.STATE, fix):
                 tensor: Tensor = file.get_tensor(name)  # type: ignore[no-untyped-call]
-            shape = shapes[name.partition("/")[2]]
+            kind, _, parameter = name.partition("/")
+            shape = shapes[parameter][:1] if kind == ROW_SQUARES else shapes[parameter]
             if tensor.shape != shape or not tensor.is_floating_point() or not tensor.isfinite().all():
                 wanted = f"must be finite numbers of shape {tuple(shape)}"
                 raise InputError(f"{self.path / paths.STATE}: {name}: {wanted}; {fix}")

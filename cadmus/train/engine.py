@@ -30,7 +30,7 @@ from cadmus.model.rate import has_bf16
 from cadmus.tools import cores
 from cadmus.train import ranks
 from cadmus.train.compiling import TRIAL_ROWS
-from cadmus.train.muon import ADAM_KINDS, WEIGHT, Muon
+from cadmus.train.muon import ADAM_KINDS, WEIGHT, Muon, momentum_decay
 
 PATIENCE = timedelta(hours=1)
 """Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
@@ -179,9 +179,11 @@ def learning_rate_factor(train: config.Train, step: int) -> float:
 
 
 def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
-    """Set the learning rates of a step; return that of Adam."""
+    """Set the learning rates and Muon's momentum for a step; return the rate of Adam."""
     factor = learning_rate_factor(train, step)
     for group in engine.optimizer.param_groups:
+        if "momentum" in group:
+            group["momentum"] = momentum_decay(step / train.steps)
         peak = train.matrix_learning_rate if group.get("use_muon") else train.learning_rate
         assert peak is not None
         group["lr"] = peak * factor

@@ -1,4 +1,8 @@
-"""Muon for the matrices of the blocks and Adam for everything else, on flat tensors.
+"""NorMuon for the matrices of the blocks and Adam for everything else, on flat tensors.
+
+Muon orthogonalizes the momentum of a matrix. Its rows, one per neuron, still differ in size; NorMuon (Li et
+al., 2025, https://arxiv.org/abs/2510.05491) divides each by the root of its mean square over the last steps,
+and keeps the norm of the whole. The momentum forgets faster in the first steps, whose gradients are soon old.
 
 A small model has a hundred parameters, and an optimizer that visits one after the other spends most of its
 time on starting operations. Here all weights are one fp32 tensor, and the parameters of the model are views
@@ -19,13 +23,17 @@ from torch import Tensor, distributed, nn
 
 from cadmus import config
 
-DECAY = 0.95
-"""Weight of earlier gradients in Muon's momentum."""
+DECAY_START, DECAY, DECAY_RAMP = 0.85, 0.95, 0.2
+"""Weight of earlier gradients in Muon's momentum: it rises over the first fraction of the steps."""
+ROW_DECAY = 0.95
+"""Weight of earlier steps in the mean squares of rows."""
 ITERATIONS = 5
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 """Of Newton-Schulz, by Jordan et al. (2024), https://kellerjordan.github.io/posts/muon."""
-WEIGHT, MOMENTUM, ADAM_KINDS = "weight", "momentum_buffer", ("exp_avg", "exp_avg_sq")
-"""Kinds of tensors in the training state: the fp32 weights, and the state of both optimizers."""
+WEIGHT, MOMENTUM, ROW_SQUARES = "weight", "momentum_buffer", "row_squares"
+ADAM_KINDS = "exp_avg", "exp_avg_sq"
+"""Kinds of tensors in the training state: the fp32 weights, and the state of both optimizers. ``ROW_SQUARES``
+have an element for each row of a matrix, the others have the shapes of the parameters."""
 Named = dict[str, nn.Parameter]
 
 
@@ -41,17 +49,38 @@ def orthogonalize(matrices_NRC: Tensor) -> Tensor:
     return x_NRC
 
 
+def momentum_decay(done: float) -> float:
+    """Return the weight of earlier gradients after a fraction of the steps."""
+    return DECAY_START + (DECAY - DECAY_START) * min(1.0, done / DECAY_RAMP)
+
+
 class Stack(NamedTuple):
     """Matrices of one shape, one after the other in a flat tensor."""
 
     start: int
     shape: tuple[int, int, int]
     """Number, rows and columns."""
+    row: int
+    """Number of rows before it."""
 
     def of(self, flat: Tensor) -> Tensor:
-        """Return the matrices in a flat tensor; those with more rows than columns are transposed."""
-        matrices = flat[self.start :][: math.prod(self.shape)].view(self.shape)
+        """Return the matrices in a flat tensor, each with its rows of neurons."""
+        return flat[self.start :][: math.prod(self.shape)].view(self.shape)
+
+    def wide(self, matrices: Tensor) -> Tensor:
+        """Transpose matrices with more rows than columns, or transpose them back."""
         return matrices.mT if self.shape[1] > self.shape[2] else matrices
+
+    def normalize_rows(self, matrices: Tensor, row_squares: Tensor) -> Tensor:
+        """Return matrices whose rows have one size, in fp32; update the mean squares of all rows."""
+        number, rows, _ = self.shape
+        squares_NR = row_squares[self.row :][: number * rows].view(number, rows)
+        matrices = matrices.float()
+        squares_NR.lerp_(matrices.square().mean(-1), 1 - ROW_DECAY)
+        # Only their ratios count, so it does not matter that they start at zero.
+        scaled = matrices * squares_NR.clamp_min(1e-30).rsqrt()[..., None]
+        size, wanted = (each.norm(dim=(-2, -1), keepdim=True) for each in (scaled, matrices))
+        return scaled * (wanted / size.clamp_min(1e-30))
 
 
 class Muon(torch.optim.Optimizer):
@@ -80,6 +109,8 @@ class Muon(torch.optim.Optimizer):
         self._batches, size = _batches(matrices)
         matrix_weights, rest_weights = nn.Parameter(self._weights[:size]), nn.Parameter(self._weights[size:])
         self._momentum = torch.zeros_like(matrix_weights)
+        row_counts = {name: len(weight) for name, weight in matrices.items()}
+        self._row_squares = self._weights.new_zeros(sum(row_counts.values()))
 
         # Adam's state is made here, not in its first step: a checkpoint is loaded into it before.
         rest_weights.grad = self._gradient[size:]
@@ -94,9 +125,13 @@ class Muon(torch.optim.Optimizer):
         states += [(kind, moment, rest) for kind, moment in moments.items()]
         for kind, state, parameters in states:
             self.tensors |= {f"{kind}/{name}": view for name, view in _views(state, parameters).items()}
+        by_matrix = torch.split(self._row_squares, [*row_counts.values()])
+        self.tensors |= {
+            f"{ROW_SQUARES}/{name}": each for name, each in zip(matrices, by_matrix, strict=True)
+        }
 
         groups = [
-            {"params": [matrix_weights], "use_muon": True},
+            {"params": [matrix_weights], "use_muon": True, "momentum": DECAY},
             {"params": [rest_weights], "use_muon": False},
         ]
         super().__init__(groups, {"lr": train.learning_rate, "weight_decay": train.weight_decay})
@@ -146,15 +181,17 @@ class Muon(torch.optim.Optimizer):
         matrix_group, rest_group = self.param_groups
         (matrices,) = matrix_group["params"]
         update = self._gradient[: len(matrices)]
-        self._momentum.lerp_(update, 1 - DECAY)
+        decay = matrix_group["momentum"]
+        self._momentum.lerp_(update, 1 - decay)
         # Nesterov: a step ahead of the momentum.
-        update.lerp_(self._momentum, DECAY)
+        update.lerp_(self._momentum, decay)
         matrices.mul_(1 - matrix_group["lr"] * matrix_group["weight_decay"])
         for stack, orthogonal in self._orthogonalized(update):
             _, rows, columns = stack.shape
             # Scaled as DeepSpeed's Muon does.
             scale = math.sqrt(max(1, rows / columns))
-            stack.of(matrices).add_(orthogonal, alpha=-matrix_group["lr"] * scale)
+            normalized = stack.normalize_rows(orthogonal, self._row_squares)
+            stack.of(matrices).add_(normalized, alpha=-matrix_group["lr"] * scale)
         # Adam has a group of its own; the schedule sets the one that DeepSpeed sees.
         self._adam.param_groups[0] |= {name: rest_group[name] for name in ("lr", "weight_decay")}
         self._adam.step()
@@ -166,7 +203,7 @@ class Muon(torch.optim.Optimizer):
         """Yield each stack and its matrices, orthogonalized; each rank does its part."""
         parts = []
         for batch in self._batches:
-            matrices = torch.cat([stack.of(flat) for stack in batch])
+            matrices = torch.cat([stack.wide(stack.of(flat)) for stack in batch])
             # As many for each rank; those beyond the last one are zero.
             count = -(-len(matrices) // self._ranks)
             mine = matrices.new_zeros((count, *matrices.shape[1:]), dtype=self._computing.dtype)
@@ -184,18 +221,20 @@ class Muon(torch.optim.Optimizer):
             counts = [stack.shape[0] for stack in batch]
             # Without the zeros at the end.
             matrices = results.reshape(-1, *part.shape[1:])[: sum(counts)]
-            yield from zip(batch, torch.split(matrices, counts), strict=True)
+            for stack, orthogonal in zip(batch, torch.split(matrices, counts), strict=True):
+                yield stack, stack.wide(orthogonal)
 
 
 def _batches(matrices: Named) -> tuple[list[list[Stack]], int]:
     """Return the stacks of matrices in batches of one shape or its transpose, and the size of all."""
-    batches, start = [], 0
+    batches, start, row = [], 0, 0
     for _, alike in groupby(matrices.values(), key=lambda each: sorted(each.shape)):
         batches.append(list[Stack]())
         for shape, stacked in groupby(alike, key=lambda each: each.shape):
-            stack = Stack(start, (len([*stacked]), *shape))
+            stack = Stack(start, (len([*stacked]), *shape), row)
             batches[-1].append(stack)
             start += math.prod(stack.shape)
+            row += math.prod(stack.shape[:2])
     return batches, start
 
 

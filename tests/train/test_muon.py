@@ -5,7 +5,7 @@ import torch
 
 from cadmus import config
 from cadmus.model.gpt import GPT
-from cadmus.train.muon import MOMENTUM, Muon, orthogonalize
+from cadmus.train.muon import MOMENTUM, Muon, momentum_decay, orthogonalize
 
 SIZES = config.Model(layers=2, width=8, heads=2, mlp=32, tied=True)
 TRAIN = config.Train(steps=1, learning_rate=1e-2, matrix_learning_rate=2e-2, weight_decay=0.1)
@@ -31,8 +31,10 @@ def train(model: GPT, optimizer: Muon) -> None:
         optimizer.step()
 
 
-def muon_update(gradient: torch.Tensor, momentum: torch.Tensor) -> torch.Tensor:
-    """Return the update of a matrix, as in https://github.com/KellerJordan/Muon."""
+def normuon_update(
+    gradient: torch.Tensor, momentum: torch.Tensor, row_squares: torch.Tensor
+) -> torch.Tensor:
+    """Return the update of a matrix, as in https://github.com/KellerJordan/Muon, with rows of one size."""
     momentum.lerp_(gradient, 0.05)
     x = gradient.lerp(momentum, 0.95)
     tall = len(x) > x.shape[1]
@@ -41,7 +43,10 @@ def muon_update(gradient: torch.Tensor, momentum: torch.Tensor) -> torch.Tensor:
     for _ in range(5):
         gram = x @ x.mT
         x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-    return (x.mT if tall else x) * max(1, len(gradient) / gradient.shape[1]) ** 0.5
+    x = x.mT if tall else x
+    row_squares.lerp_(x.square().mean(1, keepdim=True), 0.05)
+    rows = x / row_squares.sqrt()
+    return rows * x.norm() / rows.norm() * max(1, len(gradient) / gradient.shape[1]) ** 0.5
 
 
 def test_steps_are_those_of_muon_and_adam_for_each_parameter():
@@ -51,11 +56,12 @@ def test_steps_are_those_of_muon_and_adam_for_each_parameter():
     rest = [each for name, each in theirs.named_parameters() if name not in matrices]
     adam = torch.optim.AdamW(rest, TRAIN.learning_rate, TRAIN.betas, 1e-8, TRAIN.weight_decay)
     momenta = {name: torch.zeros_like(matrix) for name, matrix in matrices.items()}
+    row_squares = {name: torch.zeros(len(matrix), 1) for name, matrix in matrices.items()}
     with torch.no_grad():
         for step in range(3):
             put_gradients(theirs, step)
             for name, matrix in matrices.items():
-                update = muon_update(matrix.grad, momenta[name])
+                update = normuon_update(matrix.grad, momenta[name], row_squares[name])
                 matrix.mul_(1 - TRAIN.matrix_learning_rate * TRAIN.weight_decay)
                 matrix.add_(update, alpha=-TRAIN.matrix_learning_rate)
             adam.step()
@@ -80,6 +86,10 @@ def test_ranks_orthogonalize_each_matrix_once(monkeypatch, ranks):
     monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
     gathered = [found for _, found in Muon(model(), TRAIN, 0, ranks)._orthogonalized(flat)]
     torch.testing.assert_close(gathered, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_the_momentum_forgets_faster_in_the_first_fifth_of_the_steps():
+    assert [round(momentum_decay(done), 3) for done in (0.0, 0.1, 0.2, 1.0)] == [0.85, 0.9, 0.95, 0.95]
 
 
 def test_orthogonalized_matrices_have_singular_values_near_1():
