@@ -20,23 +20,33 @@ from cadmus.train.paths import RunPaths
 @config_option
 @changes_option
 @click.argument("directory", type=DIRECTORY)
-@click.option("--template", required=True, metavar="TEMPLATE", help="Template of the programs.")
-@click.option("--split", required=True, metavar="SPLIT", help="Split: train, validation, test or ood.")
-@integer_option("--number", required=True, low=0, help="Shard number, from 0.")
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    required=True,
+    help="Split: train, validation, test or ood; repeatable.",
+)
+@click.option("--template", metavar="TEMPLATE", help="Template of the programs; all by default.")
+@integer_option("--number", low=0, help="Shard number, from 0; all by default.")
 def shard(
-    config: Path, changes: dict[str, Any], directory: Path, template: str, split: str, number: int
+    config: Path,
+    changes: dict[str, Any],
+    directory: Path,
+    splits: tuple[str, ...],
+    template: str | None,
+    number: int | None,
 ) -> None:
-    """Sample one shard of the dataset in DIRECTORY.
+    """Sample all shards of some splits of the dataset in DIRECTORY, or one shard.
 
-    The shards with lower numbers must exist; none of their programs is repeated.
+    A shard repeats no program of those of its template and split with lower numbers; these must exist.
 
     \b
-    Example:
-      cadmus shard results/quick/dataset --template equality --split train --number 0
+    Examples:
+      cadmus shard results/quick/dataset --split train --template equality --number 0
+      cadmus shard results/quick/dataset --split validation --split test
     """
-    from cadmus.dataset.shards import write_shard
-
-    write_shard(load_config(config, changes), directory, template, split, number)
+    pipeline.sample(load_config(config, changes), directory, splits, template, number)
 
 
 @click.command()

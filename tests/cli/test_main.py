@@ -126,6 +126,11 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
         (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
         (["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"], "no split 'tran';"),
+        (["shard", "x", "--split", "test", "--template", "equalty"], "no template 'equalty'; did you mean"),
+        (
+            ["shard", "x", "--split", "test", "--number", "7"],
+            "config 'quick': no shard 7 of any template for test",
+        ),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "no config 'nope'; there are h100, h200, "),

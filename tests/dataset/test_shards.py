@@ -1,6 +1,7 @@
 """The plan of shards, and their files."""
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.dataset.shards import list_shards, write_shard
 from cadmus.errors import InputError
+from cadmus.pipeline import sample
 from cadmus.vm import reference
 from tests.dataset.conftest import CONFIG, write_all
 
@@ -63,6 +65,16 @@ def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
     (tmp_path / first.path).unlink()
     write_all(tmp_path, [first])
     assert (tmp_path / first.path).read_bytes() == (dataset / first.path).read_bytes()
+
+
+def test_shards_can_be_selected(dataset, tmp_path):
+    paths = sample(CONFIG, tmp_path, ["test"]) + sample(CONFIG, tmp_path, ["train"], "less_greater", 0)
+    names = {path.relative_to(tmp_path) for path in paths}
+    others = {path.relative_to(dataset) for path in (dataset / "test").iterdir()}
+    assert names == others | {Path("train/less_greater-0000.parquet")}
+    assert all((tmp_path / name).read_bytes() == (dataset / name).read_bytes() for name in names)
+    with pytest.raises(InputError, match="no shard 7 of random for test, train"):
+        sample(CONFIG, tmp_path, ["test", "train"], "random", 7)
 
 
 def test_a_program_is_in_one_shard_only(tmp_path):

@@ -57,6 +57,7 @@ for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.na
     for place in (each.dataset, each.training, each.evaluation):
         named = each.config.model_copy(update={"name": Path(place).name})
         RUNS.setdefault(place, each._replace(config=named))
+DATASETS = list(dict.fromkeys(run.dataset for run in RUNS.values()))
 # `snakemake --rulegraph` has no --cores; what runs jobs asks for it.
 ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
