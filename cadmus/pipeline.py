@@ -32,34 +32,17 @@ if TYPE_CHECKING:
     from cadmus.model.mixer import Mixer
 
 
-def sample(
-    config: Config,
-    directory: Path | str,
-    splits: Sequence[str] = (),
-    template: str | None = None,
-    number: int | None = None,
-) -> list[Path]:
-    """Sample true programs of every template and split; return their files, the shards of a dataset.
-
-    ``splits``, ``template`` and ``number`` select shards. Those with lower numbers must exist.
-    """
+def sample(config: Config, directory: Path | str, splits: Sequence[str] = ()) -> list[Path]:
+    """Sample true programs of every template and of some or all splits; return their files, the shards."""
     from cadmus.dataset.sampler import check_names
     from cadmus.dataset.shards import list_shards, write_shard
 
     for split in splits:
-        check_names(config.dataset, template or TEMPLATES[0], split)
-    shards = [
-        shard
-        for shard in list_shards(config)
-        if (not splits or shard.split in splits)
-        and template in (None, shard.template)
-        and number in (None, shard.number)
-    ]
-    if not shards:
-        which = f"{'' if number is None else f' {number}'} of {template or 'any template'}"
-        raise InputError(f"config {config.name!r}: no shard{which} for {', '.join(splits) or 'any split'}")
+        check_names(config.dataset, TEMPLATES[0], split)
     return [
-        write_shard(config, Path(directory), shard.template, shard.split, shard.number) for shard in shards
+        write_shard(config, Path(directory), shard.template, shard.split, shard.number)
+        for shard in list_shards(config)
+        if not splits or shard.split in splits
     ]
 
 

@@ -22,31 +22,33 @@ from cadmus.train.paths import RunPaths
 @click.argument("directory", type=DIRECTORY)
 @click.option(
     "--split",
-    "splits",
+    metavar="SPLIT",
+    help="Split: train, validation, test or ood; repeatable.",
     multiple=True,
     required=True,
-    help="Split: train, validation, test or ood; repeatable.",
 )
-@click.option("--template", metavar="TEMPLATE", help="Template of the programs; all by default.")
-@integer_option("--number", low=0, help="Shard number, from 0; all by default.")
-def shard(
-    config: Path,
-    changes: dict[str, Any],
-    directory: Path,
-    splits: tuple[str, ...],
-    template: str | None,
-    number: int | None,
-) -> None:
-    """Sample all shards of some splits of the dataset in DIRECTORY, or one shard.
+@click.option("--template", metavar="TEMPLATE", help="Template of one shard.")
+@integer_option("--number", low=0, help="Number of this shard, from 0.")
+def shard(config: Path, changes: dict[str, Any], directory: Path, split: tuple[str, ...], **one: Any) -> None:
+    """Sample shards of the dataset in DIRECTORY.
 
-    A shard repeats no program of those of its template and split with lower numbers; these must exist.
+    All of some splits, or one. For one, the shards with lower numbers must exist; none of their programs is
+    repeated.
 
     \b
     Examples:
-      cadmus shard results/quick/dataset --split train --template equality --number 0
       cadmus shard results/quick/dataset --split validation --split test
+      cadmus shard results/quick/dataset --split train --template equality --number 0
     """
-    pipeline.sample(load_config(config, changes), directory, splits, template, number)
+    from cadmus.dataset.shards import write_shard
+
+    run = load_config(config, changes)
+    if set(one.values()) == {None}:
+        pipeline.sample(run, directory, split)
+    elif None in one.values() or len(split) > 1:
+        raise InputError("--template, --number: name one shard together, with one --split")
+    else:
+        write_shard(run, directory, split=split[0], **one)
 
 
 @click.command()

@@ -1,28 +1,25 @@
 # Dataset: one job per shard, then the manifest of all shards, then the report and the card.
 
-# If those of the held-out splits have together at most the programs of one shard, one job samples them all: a process takes
-# longer to start than to sample one.
-TOGETHER = all(
-    programs(run) - programs(run, "train") <= RUNS[run].config.dataset.shard_size for run in DATASETS
-)
-# Runs by the shards of this job.
-HELD_OUT = {}
-for run in DATASETS if TOGETHER else ():
-    files = tuple(shard.path for shard in shards(run) if shard.split != "train")
-    HELD_OUT.setdefault(files, []).append(run)
+# The held-out shards, if they are small and all runs have the same: one process samples them faster than it would start twice.
+lists = {tuple(each for each in shards(run.dataset) if each.split != "train") for run in RUNS.values()}
+small = len(lists) == 1 and sum(shard.rows for shard in min(lists)) <= RUN.dataset.shard_size
+HELD_OUT = lists.pop() if small else ()
 
 
 rule shard:
     input:
         config="results/{run}/configs/shard.yaml",
-        earlier=earlier_shards,
+        earlier=lambda wildcards: [
+            f"results/{wildcards.run}/dataset/{wildcards.split}/{wildcards.template}-{number:04d}.parquet"
+            for number in range(int(wildcards.number))
+        ],
     output:
         "results/{run}/dataset/{split}/{template}-{number}.parquet",
     log:
         "results/{run}/logs/shard-{split}-{template}-{number}.log",
     wildcard_constraints:
-        split="train" if TOGETHER else ".+",
-    # Shards of a template run in sequence, and later templates take longer.
+        split="train" if HELD_OUT else ".+",
+    # Shards of a template run in sequence, and later templates take longer; held-out ones take longest.
     priority: lambda wildcards: TEMPLATES.index(wildcards.template)
     group:
         "shards"
@@ -37,32 +34,24 @@ rule shard:
         shard="--template {template} --split {split} --number {number}",
         code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     shell:
-        "python -m cadmus shard --config {input.config} $(dirname $(dirname {output})) {params.shard} 2>&1 | tee -i {log}"
+        "python -m cadmus shard --config {input.config} $(dirname $(dirname {output[0]})) {params.shard} 2>&1 | tee -i {log}"
 
 
-for number, (files, runs) in enumerate(HELD_OUT.items()):
+if HELD_OUT:
 
-    rule:
-        name:
-            f"held_out_{number}" if number else "held_out"
+    use rule shard as held_out with:
         input:
             config="results/{run}/configs/shard.yaml",
         output:
-            [f"results/{{run}}/dataset/{file}" for file in files],
+            [f"results/{{run}}/dataset/{shard.path}" for shard in HELD_OUT],
         log:
             "results/{run}/logs/held_out.log",
-        wildcard_constraints:
-            run="|".join(runs),
-        # It takes longer than most shards.
         priority: len(TEMPLATES)
-        conda:
-            "../envs/cadmus.yaml"
+        group:
+            "held_out"
         params:
-            dataset=subpath(output[0], ancestor=2),
-            splits=[f"--split {split}" for split in dict.fromkeys(Path(file).parent.name for file in files)],
+            shard=[f"--split {split}" for split in sorted({shard.split for shard in HELD_OUT})],
             code=code("cadmus.dataset.shards", *(f"cadmus.templates.{name}" for name in TEMPLATES)),
-        shell:
-            "python -m cadmus shard --config {input.config} {params.dataset} {params.splits} 2>&1 | tee -i {log}"
 
 
 rule manifest:
@@ -75,8 +64,6 @@ rule manifest:
         "results/{run}/dataset/manifest.json",
     log:
         "results/{run}/logs/manifest.log",
-    benchmark:
-        "results/{run}/benchmarks/manifest.tsv"
     conda:
         "../envs/cadmus.yaml"
     threads: ALL_CORES
