@@ -1,8 +1,8 @@
 # Dataset: one job per shard, then the manifest of all shards, then the report and the card.
 
-# The held-out shards, if they are small and all runs have the same: one process samples them faster than it would start twice.
+# The held-out shards, if all runs have the same, of at most the programs of two: one process samples them as fast as it starts.
 lists = {tuple(each for each in shards(run.dataset) if each.split != "train") for run in RUNS.values()}
-small = len(lists) == 1 and sum(shard.rows for shard in min(lists)) <= RUN.dataset.shard_size
+small = len(lists) == 1 and sum(shard.rows for shard in min(lists)) <= 2 * RUN.dataset.shard_size
 HELD_OUT = lists.pop() if small else ()
 
 
