@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cadmus.config import Config
+from cadmus.config import TEMPLATES, Config
 from cadmus.errors import InputError
 from cadmus.store import check_writable, write_parquet
 from cadmus.train.paths import RunPaths
@@ -32,13 +32,17 @@ if TYPE_CHECKING:
     from cadmus.model.mixer import Mixer
 
 
-def sample(config: Config, directory: Path | str) -> list[Path]:
-    """Sample true programs of every template and split; return their files, the shards of a dataset."""
+def sample(config: Config, directory: Path | str, splits: Sequence[str] = ()) -> list[Path]:
+    """Sample true programs of every template and of some or all splits; return their files, the shards."""
+    from cadmus.dataset.sampler import check_names
     from cadmus.dataset.shards import list_shards, write_shard
 
+    for split in splits:
+        check_names(config.dataset, TEMPLATES[0], split)
     return [
         write_shard(config, Path(directory), shard.template, shard.split, shard.number)
         for shard in list_shards(config)
+        if not splits or shard.split in splits
     ]
 
 

@@ -14,6 +14,7 @@ Torch is imported only to measure this machine, and numba only to sample: Snakem
 import functools
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,14 +24,14 @@ from pydantic import Field
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
 from cadmus.config.fields import Above0, NonNegative, positive_or
-from cadmus.config.study import StudyRuns
-from cadmus.dataset import shards
+from cadmus.config.study import Run, StudyRuns
+from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, parameter_count, training_flops
-from cadmus.tools import progress, seed_of
+from cadmus.tools import cores, progress, seed_of
 from cadmus.train.paths import snapshot_steps
 
-DEVICES = TABLES / "devices.yaml"
+DEVICES, SECONDS = TABLES / "devices.yaml", TABLES / "seconds.yaml"
 SAMPLE = 8_192
 """Candidates sampled per template to measure the length of its programs."""
 BYTES_PER_TOKEN = 0.65
@@ -62,6 +63,26 @@ class Device(Section):
 
 
 Devices = Annotated[dict[str, Device], Field(min_length=1)]
+
+
+class Seconds(Section):
+    """CPU seconds besides the training: ``config/tables/seconds.yaml``, which explains the fields."""
+
+    core_teraflops: Above0
+    process: Above0
+    program: Above0
+    drawing: Above0
+    parameters: Above0
+    experiments: dict[str, dict[str, Above0]]
+
+    def of(self, name: str, config: Config) -> float:
+        """Return those of an experiment; of one that is not in the table, those of its start."""
+        if name not in self.experiments:
+            return self.process
+        row, settings, model = self.experiments[name], getattr(config.evaluate, name), config.model
+        size = (parameter_count(model) - embedding_count(model)) / self.parameters
+        work = math.prod(getattr(settings, key) / row[key] for key in row.keys() - {"fixed", "model"})
+        return self.process + work * (row["fixed"] + row["model"] * size)
 
 
 @dataclass(frozen=True)
@@ -103,7 +124,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     completions = len(train.reinforcement_steps) * completions_per_step
     # Sampling adds a forward pass to the three of training, whose backward pass counts twice.
     flops += 4 / 3 * training_flops(model, completions * tokens, completions * pairs)
-    files = shards.list_shards(config)
+    files = list_shards(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * tokens * BYTES_PER_TOKEN)
     return {
         "name": config.name,
@@ -139,25 +160,42 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
 
 
 def on_this_machine(
-    config: Config, estimates: list[Estimate], devices: Path = DEVICES
-) -> tuple[float, float]:
-    """Return the seconds of all training here, and the rate of a matrix product in FLOPs per second.
+    runs: Sequence[Run], experiments: Sequence[str], estimates: list[Estimate], devices: Path = DEVICES
+) -> tuple[dict[str, float], int, float]:
+    """Return the seconds here of the parts of runs, the cores, and the FLOPs per second of a matrix product.
 
-    The time is that of the device of the table whose peak rate is nearest, times the ratio of the rates.
+    The trainings, which have ``estimates``, take the time of the device whose peak rate is nearest, times the
+    ratio of the rates. The other CPU seconds are those of the table, times that of one core in fp32.
     """
     import torch
 
     from cadmus.model.rate import dtype_of, matmul_rate
 
-    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rate = matmul_rate(place, dtype_of(config.train.precision, place))
+    cpu, place = torch.device("cpu"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rate = matmul_rate(place, dtype_of(runs[0].config.train.precision, place))
     table = read_model(devices, Devices)
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
-    has_gpu = place.type == "cuda"
-    same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == has_gpu]
+    same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == (place != cpu)]
     nearest = min(same_kind or table, key=lambda name: abs(math.log(peaks[name] / rate)))
     hours = min(estimate.hours for estimate in estimates if estimate.device == nearest)
-    return hours * 3600 * peaks[nearest] / rate, rate
+
+    seconds, count = read_model(SECONDS, Seconds), cores()
+    slower = seconds.core_teraflops * 1e12 * count / matmul_rate(cpu, torch.float32)
+    sampled = [
+        shard for run in {run.dataset: run.config for run in runs}.values() for shard in list_shards(run)
+    ]
+    # One more for the held-out shards, and the manifest.
+    starts = seconds.process * (2 + sum(shard.split == "train" for shard in sampled))
+    sampling = starts + seconds.program * sum(shard.rows for shard in sampled)
+    evaluated = {run.evaluation: run.config for run in runs}.values()
+    asking = seconds.drawing + sum(seconds.of(name, run) for run in evaluated for name in experiments)
+    parts = {
+        "sampling": slower * sampling / count,
+        "training": hours * 3600 * peaks[nearest] / rate,
+        # Two at a time.
+        "experiments and figures": slower * asking / min(count, 2),
+    }
+    return parts, count, rate
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:

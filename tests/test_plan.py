@@ -11,13 +11,16 @@ import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from cadmus.config import TEMPLATES, Model, load_config, parse_config
-from cadmus.config.study import load_study
+from cadmus.config import TEMPLATES, Model, load_config, parse_config, read_model
+from cadmus.config.evaluation import EXPERIMENTS
+from cadmus.config.study import Run, load_study
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.plan import (
+    SECONDS,
+    Seconds,
     average_program,
     checkpoint_bytes,
     on_this_machine,
@@ -294,13 +297,54 @@ def test_docs_quote_the_published_plan():
     assert f"at most {sum(published['disk_bytes'].values()) / 1e9:.0f} GB of disk" in page
 
 
-def test_the_time_here_follows_the_rate_of_this_machine(monkeypatch):
+@pytest.fixture
+def slow_machine(monkeypatch):
+    """Make this machine one of two cores without bf16, half as fast as the one of the table."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("cadmus.model.rate.has_bf16", lambda device: False)
+    monkeypatch.setattr("cadmus.model.rate.matmul_rate", lambda device, dtype: 0.107e12 / 2)
+    monkeypatch.setattr("cadmus.plan.cores", lambda: 2)
+
+
+def test_the_time_here_follows_the_rate_of_this_machine(slow_machine):
     run = load_config(ROOT / "config/quick.yaml")
-    run = run.model_copy(update={"train": run.train.model_copy(update={"precision": "fp32"})})
     estimates = plan(run)["estimates"]
     hours = {each.device: each.hours for each in estimates}
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("cadmus.model.rate.matmul_rate", lambda device, dtype: 0.107e12 / 2)
-    seconds, rate = on_this_machine(run, estimates)
-    assert seconds == pytest.approx(2 * 3600 * hours["2 CPU cores without bf16"])
-    assert rate == 0.107e12 / 2
+    runs = [Run("", 0, run, "quick", "quick", "quick")]
+    parts, count, rate = on_this_machine(runs, EXPERIMENTS, estimates)
+    assert parts["training"] == pytest.approx(2 * 3600 * hours["2 CPU cores without bf16"])
+    assert (count, rate) == (2, 0.107e12 / 2)
+    seconds = read_model(SECONDS, Seconds)
+    slower = seconds.core_teraflops / (0.107 / 4)
+    # Nine training shards, one job for the others, and the manifest.
+    sampling = 11 * seconds.process + (1_500_000 + 36_000) * seconds.program
+    assert parts["sampling"] == pytest.approx(slower * sampling / 2)
+    asking = seconds.drawing + sum(seconds.of(name, run) for name in EXPERIMENTS)
+    assert parts["experiments and figures"] == pytest.approx(slower * asking / 2)
+    # Of a study, what several runs share counts once.
+    again = on_this_machine(2 * runs, EXPERIMENTS, estimates)[0]
+    assert again == parts
+
+
+def test_the_table_of_seconds_has_all_experiments_with_the_settings_of_quick():
+    run = load_config(ROOT / "config/quick.yaml")
+    seconds = read_model(SECONDS, Seconds)
+    assert tuple(seconds.experiments) == EXPERIMENTS
+    for name, row in seconds.experiments.items():
+        assert seconds.of(name, run) == pytest.approx(seconds.process + row["fixed"] + row["model"]), name
+    twice = run.evaluate.lens.model_copy(update={"programs": 2 * run.evaluate.lens.programs})
+    more = run.model_copy(update={"evaluate": run.evaluate.model_copy(update={"lens": twice})})
+    lens = seconds.experiments["lens"]
+    assert seconds.of("lens", more) == pytest.approx(seconds.process + 2 * (lens["fixed"] + lens["model"]))
+
+
+def test_a_slow_machine_is_told_of_a_smaller_config(slow_machine):
+    time, hint = shown("quick", "--here").splitlines()
+    assert re.fullmatch(
+        r"quick: about \d+ min on this machine with 2 cores and 0\.05 TFLOP/s in matrix products: "
+        r"sampling [\d.]+ \w+, training [\d.]+ min, experiments and figures [\d.]+ min",
+        time,
+    )
+    assert "make run CONFIG=first" in hint
+    assert len(shown("first", "--here").splitlines()) == 1
+    assert shown(STUDIES[0], "--here").startswith(f"{STUDIES[0].stem}: about ")

@@ -223,15 +223,16 @@ def test_a_code_change_reruns_only_its_dependents(checkout):
     apart = ("figures/comparison_grid.py", "experiments/probe.py", "cli/main.py")
     of_each = {"draw_grid": 1, "experiment": 1, "draw_probe": 1}
     assert edited(*(f"cadmus/{path}" for path in apart)) == of_each
-    assert edited("cadmus/templates/random.py")["shard"] == 3
+    template = edited("cadmus/templates/random.py")
+    assert (template["shard"], template["held_out"]) == (1, 1)
     vm = edited("cadmus/vm/compiled.py")
     summary = edited("cadmus/experiments/probe.py", ask=lambda copy: snakemake(copy, "--summary"))
     changed = [line.split("\t")[0] for line in summary.splitlines() if "params changed" in line]
     assert changed == ["results/tiny/experiments/probe.parquet"]
     # As in a fresh clone, the files are newer than the results.
     assert jobs(checkout) == {}
-    assert vm["shard"] == len(list_shards(CONFIG))
-    assert {"manifest", "train", "experiment"} <= set(vm)
+    assert vm["shard"] == sum(shard.split == "train" for shard in list_shards(CONFIG))
+    assert {"held_out", "manifest", "train", "experiment"} <= set(vm)
 
 
 def test_a_config_change_reruns_only_its_dependents(checkout):
@@ -250,7 +251,7 @@ def test_a_config_change_reruns_only_its_dependents(checkout):
 
 def test_runs_with_equal_datasets_can_share_shards(checkout, results, tmp_path):
     def sampled(name, *changes):
-        shard = f"results/{name}/dataset/test/random-0000.parquet"
+        shard = f"results/{name}/dataset/train/random-0000.parquet"
         options = ("--cache", "shard", "--config", f"name={name}", *changes, "--", shard)
         snakemake(checkout, *options, SNAKEMAKE_OUTPUT_CACHE=str(tmp_path))
         return (checkout / shard).resolve()
@@ -259,7 +260,7 @@ def test_runs_with_equal_datasets_can_share_shards(checkout, results, tmp_path):
     assert sampled("second", "train={steps: 10}") == first
     assert sampled("third", "seed=2") != first
     assert first.parent == tmp_path
-    assert first.read_bytes() == (results / "dataset/test/random-0000.parquet").read_bytes()
+    assert first.read_bytes() == (results / "dataset/train/random-0000.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run", "--forceall"], ["--summary"]])
@@ -277,12 +278,13 @@ def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, res
     card = dataset.relative_to(checkout) / "README.md"
     shard = dataset / "train/random-0000.parquet"
     manifest = dataset / "manifest.json"
-    before = {path: path.read_bytes() for path in (shard, manifest)}
+    held_out = [path for split in ("validation", "test") for path in (dataset / split).iterdir()]
+    before = {path: path.read_bytes() for path in (shard, *held_out[:2], manifest)}
     for path in (*before, checkout / card):
         path.unlink()
     printed = snakemake(checkout, "--", str(card))
-    started = re.findall(r"^[\d:]{8} +\d/3  (.*)$", printed, re.MULTILINE)
-    assert sorted(started) == ["dataset card", "manifest", "shard train random 0000"]
+    started = re.findall(r"^[\d:]{8} +\d/4  (.*)$", printed, re.MULTILINE)
+    assert sorted(started) == ["dataset card", "held out", "manifest", "shard train random 0000"]
     assert {path: path.read_bytes() for path in before} == before
     # The model is retrained only if the dataset changes.
     assert jobs(checkout) == {}

@@ -36,7 +36,7 @@ SECTIONS = {
     },
     "Large language models": {"llm": ("llm", "llm", "Ask large language models to compare.")},
     "Single steps of the workflow, rarely typed": {
-        "shard": ("train", "sample", "Sample one shard of the dataset in DIRECTORY."),
+        "shard": ("train", "sample", "Sample shards of the dataset in DIRECTORY."),
         "manifest": ("train", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
         "card": ("train", "model", "Write the card of the model or dataset in DIRECTORY."),
     },

@@ -10,7 +10,8 @@ from tqdm import tqdm
 
 from cadmus.cli.options import CONFIG, PATH, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
-from cadmus.config.study import is_study, load_study
+from cadmus.config.evaluation import EXPERIMENTS
+from cadmus.config.study import Run, is_study, load_study
 from cadmus.plan import DEVICES, Estimate, on_this_machine, plan_study
 from cadmus.plan import plan as plan_run
 from cadmus.tables import counted
@@ -22,7 +23,7 @@ _short = tqdm.format_sizeof
 @click.argument("config", type=CONFIG)
 @changes_option
 @click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
-@click.option("--here", is_flag=True, help="One line: how long the training takes on this machine.")
+@click.option("--here", is_flag=True, help="How long all of the run takes on this machine, in two lines.")
 @json_option
 def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool, as_json: bool) -> None:
     """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
@@ -40,12 +41,17 @@ def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool
     """
     table = devices or DEVICES
     study = load_study(config, changes) if is_study(config) else None
-    run = study.runs[0].config if study else load_config(config, changes)
-    planned = plan_study(study, table) if study else plan_run(run, table)
+    runs = study.runs if study else (Run("", 0, load_config(config, changes), "", "", ""),)
+    planned = plan_study(study, table) if study else plan_run(runs[0].config, table)
     if here:
-        seconds, rate = on_this_machine(run, planned["estimates"], table)
-        takes = f"training takes about {_time(seconds / 3600)} on this machine"
-        echo(f"{planned['name']}: {takes}, which does {rate / 1e12:,.2f} TFLOP/s in matrix products")
+        names = study.study.experiments if study else EXPERIMENTS
+        parts, count, rate = on_this_machine(runs, names, planned["estimates"], table)
+        machine = f"{counted(count, 'core')} and {rate / 1e12:,.2f} TFLOP/s in matrix products"
+        total = _time(sum(parts.values()) / 3600)
+        listed = ", ".join(f"{name} {_time(seconds / 3600)}" for name, seconds in parts.items())
+        echo(f"{planned['name']}: about {total} on this machine with {machine}: {listed}")
+        if rate < 0.2e12 and planned["name"] != "first":
+            echo("  config `first` is smaller: its first pictures take minutes, `make run CONFIG=first`")
         return
     if as_json:
         click.echo(json.dumps(planned, indent=2, default=asdict))

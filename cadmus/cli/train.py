@@ -20,23 +20,35 @@ from cadmus.train.paths import RunPaths
 @config_option
 @changes_option
 @click.argument("directory", type=DIRECTORY)
-@click.option("--template", required=True, metavar="TEMPLATE", help="Template of the programs.")
-@click.option("--split", required=True, metavar="SPLIT", help="Split: train, validation, test or ood.")
-@integer_option("--number", required=True, low=0, help="Shard number, from 0.")
-def shard(
-    config: Path, changes: dict[str, Any], directory: Path, template: str, split: str, number: int
-) -> None:
-    """Sample one shard of the dataset in DIRECTORY.
+@click.option(
+    "--split",
+    metavar="SPLIT",
+    help="Split: train, validation, test or ood; repeatable.",
+    multiple=True,
+    required=True,
+)
+@click.option("--template", metavar="TEMPLATE", help="Template of one shard.")
+@integer_option("--number", low=0, help="Number of this shard, from 0.")
+def shard(config: Path, changes: dict[str, Any], directory: Path, split: tuple[str, ...], **one: Any) -> None:
+    """Sample shards of the dataset in DIRECTORY.
 
-    The shards with lower numbers must exist; none of their programs is repeated.
+    All of some splits, or one. For one, the shards with lower numbers must exist; none of their programs is
+    repeated.
 
     \b
-    Example:
-      cadmus shard results/quick/dataset --template equality --split train --number 0
+    Examples:
+      cadmus shard results/quick/dataset --split validation --split test
+      cadmus shard results/quick/dataset --split train --template equality --number 0
     """
     from cadmus.dataset.shards import write_shard
 
-    write_shard(load_config(config, changes), directory, template, split, number)
+    run = load_config(config, changes)
+    if set(one.values()) == {None}:
+        pipeline.sample(run, directory, split)
+    elif None in one.values() or len(split) > 1:
+        raise InputError("--template, --number: name one shard together, with one --split")
+    else:
+        write_shard(run, directory, split=split[0], **one)
 
 
 @click.command()

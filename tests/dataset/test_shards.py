@@ -10,6 +10,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.dataset.shards import list_shards, write_shard
 from cadmus.errors import InputError
+from cadmus.pipeline import sample
 from cadmus.vm import reference
 from tests.dataset.conftest import CONFIG, write_all
 
@@ -63,6 +64,12 @@ def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
     (tmp_path / first.path).unlink()
     write_all(tmp_path, [first])
     assert (tmp_path / first.path).read_bytes() == (dataset / first.path).read_bytes()
+
+
+def test_splits_can_be_sampled_alone(dataset, tmp_path):
+    names = {path.relative_to(tmp_path) for path in sample(CONFIG, tmp_path, ["test"])}
+    assert names == {path.relative_to(dataset) for path in (dataset / "test").iterdir()}
+    assert all((tmp_path / name).read_bytes() == (dataset / name).read_bytes() for name in names)
 
 
 def test_a_program_is_in_one_shard_only(tmp_path):

@@ -14,15 +14,14 @@ from snakemake.exceptions import WorkflowError
 
 import cadmus
 from cadmus import experiments
-from cadmus.config import ATTENTION, OWN_MIXERS, TEMPLATES, parse_config, read_changes, read_yaml
+from cadmus.config import ATTENTION, OWN_MIXERS, TEMPLATES, parse_config, read_changes, read_model, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
 from cadmus.llm.models import MODELS, read_models
-from cadmus.model import CARD
-from cadmus.model import FILES as MODEL_FILES
-from cadmus.plan import training_memory
+from cadmus.model import CARD, FILES as MODEL_FILES
+from cadmus.plan import SECONDS, Seconds, training_memory
 from cadmus.store import write_text
 from cadmus.tools import has_gpu, sources_of
 
@@ -62,6 +61,7 @@ ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
 CORES = max(1, ALL_CORES // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
+CPU_SECONDS = read_model(SECONDS, Seconds)
 # Sections of the config by the steps that depend on them, see rules/config.smk. Shards have no name of the run, so that
 # runs with equal datasets can share them.
 SECTIONS = {
@@ -73,7 +73,6 @@ SECTIONS = {
 for name, experiment in EXPERIMENTS.items():
     settings = {name: True, "batch_size": True} | ({"split": True} if experiment.dataset else {})
     SECTIONS[name] = {"seed": True, "dataset": True, "model": True, "train": True, "evaluate": settings}
-# For the report.
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.
@@ -130,15 +129,6 @@ def model(wildcards):
 
 def metrics(wildcards):
     return f"results/{RUNS[wildcards.run].training}/training/metrics.jsonl"
-
-
-def earlier_shards(wildcards):
-    """Return the shards of the same template and split with lower numbers."""
-    return [
-        f"results/{wildcards.run}/dataset/{shard.path}"
-        for shard in shards(wildcards.run)
-        if shard[:2] == (wildcards.template, wildcards.split) and shard.number < int(wildcards.number)
-    ]
 
 
 def experiment_input(wildcards):

@@ -1,15 +1,25 @@
 # Dataset: one job per shard, then the manifest of all shards, then the report and the card.
 
+# The held-out shards, if all runs have the same, of at most the programs of two: one process samples them as fast as it starts.
+lists = {tuple(each for each in shards(run.dataset) if each.split != "train") for run in RUNS.values()}
+small = len(lists) == 1 and sum(shard.rows for shard in min(lists)) <= 2 * RUN.dataset.shard_size
+HELD_OUT = lists.pop() if small else ()
+
 
 rule shard:
     input:
         config="results/{run}/configs/shard.yaml",
-        earlier=earlier_shards,
+        earlier=lambda wildcards: [
+            f"results/{wildcards.run}/dataset/{wildcards.split}/{wildcards.template}-{number:04d}.parquet"
+            for number in range(int(wildcards.number))
+        ],
     output:
         "results/{run}/dataset/{split}/{template}-{number}.parquet",
     log:
         "results/{run}/logs/shard-{split}-{template}-{number}.log",
-    # Shards of a template run in sequence, and later templates take longer.
+    wildcard_constraints:
+        split="train" if HELD_OUT else ".+",
+    # Shards of a template run in sequence, and later templates take longer; held-out ones take longest.
     priority: lambda wildcards: TEMPLATES.index(wildcards.template)
     group:
         "shards"
@@ -24,7 +34,24 @@ rule shard:
         shard="--template {template} --split {split} --number {number}",
         code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     shell:
-        "python -m cadmus shard --config {input.config} $(dirname $(dirname {output})) {params.shard} 2>&1 | tee -i {log}"
+        "python -m cadmus shard --config {input.config} $(dirname $(dirname {output[0]})) {params.shard} 2>&1 | tee -i {log}"
+
+
+if HELD_OUT:
+
+    use rule shard as held_out with:
+        input:
+            config="results/{run}/configs/shard.yaml",
+        output:
+            [f"results/{{run}}/dataset/{shard.path}" for shard in HELD_OUT],
+        log:
+            "results/{run}/logs/held_out.log",
+        priority: len(TEMPLATES)
+        group:
+            "held_out"
+        params:
+            shard=[f"--split {split}" for split in sorted({shard.split for shard in HELD_OUT})],
+            code=code("cadmus.dataset.shards", *(f"cadmus.templates.{name}" for name in TEMPLATES)),
 
 
 rule manifest:
@@ -37,8 +64,6 @@ rule manifest:
         "results/{run}/dataset/manifest.json",
     log:
         "results/{run}/logs/manifest.log",
-    benchmark:
-        "results/{run}/benchmarks/manifest.tsv"
     conda:
         "../envs/cadmus.yaml"
     threads: ALL_CORES

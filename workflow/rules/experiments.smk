@@ -13,6 +13,8 @@ rule experiment:
         "results/{run}/benchmarks/{experiment}.tsv"
     wildcard_constraints:
         experiment="|".join(EXPERIMENTS),
+    # The longest first, so that two cores are busy to the end; figures wait.
+    priority: lambda wildcards: round(CPU_SECONDS.of(wildcards.experiment, RUNS[wildcards.run].config))
     conda:
         "../envs/cadmus.yaml"
     # Two at a time, because starting, drawing programs and grading have one thread; a GPU serves one.

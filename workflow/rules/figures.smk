@@ -20,7 +20,6 @@ for sources, drawn in DRAWN.items():
             **{each.name: files_of(each) for each in drawn},
         log:
             f"results/{{run}}/logs/{job}.log",
-        # It takes seconds, less than starting a job on a cluster, or waits.
         localrule: True
         conda:
             "../envs/cadmus.yaml"

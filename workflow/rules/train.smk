@@ -56,7 +56,6 @@ rule train:
             *(f"cadmus.train.objectives.{name}" for name in RUNS[wildcards.run].config.train.objectives),
         ),
     # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
-    # On several nodes, srun starts one launcher each.
     shell:
         "trap : TERM; $([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
         " --cpus-per-task={threads} --kill-on-bad-exit=1)"
