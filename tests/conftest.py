@@ -23,6 +23,9 @@ FIRST = (
     "dev/test_bench.py",
     "train/test_slurm.py",
     "explore/test_site.py",
+    "figures/test_figures.py",
+    "experiments/test_grid.py",
+    "dev/test_notebook.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
