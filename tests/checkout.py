@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from dev.measure import PATIENCE
+from tests import forked
 
 ROOT = Path(__file__).parent.parent
 FEW = """\
@@ -41,21 +42,24 @@ def copy_checkout(directory: Path) -> Path:
     """Copy the files of the workflow to ``directory`` and return it."""
     for folder in ("cadmus", "config", "tests", "workflow"):
         copy_folder(folder, directory)
+    (directory / "sitecustomize.py").write_text("from tests import forked\n\nforked.hand_over()\n")
     return directory
 
 
 def environment_of(directory: Path) -> dict[str, str]:
-    """Return environment variables to run the code in ``directory``, without the user's OpenAI key."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    """Return variables to run the code in ``directory`` in new processes, without the user's OpenAI key."""
+    left_out = ("OPENAI_", forked.ADDRESS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return {**kept, "PYTHONPATH": str(directory)}
 
 
 def snakemake(
     directory: Path, *arguments: str, config: str = "tests/tiny.yaml", code: int = 0, **variables: str
 ) -> str:
-    """Run the workflow in a copy of the checkout to an exit code; return what it printed."""
+    """Run the workflow in a copy of the checkout to an exit code, in forks; return what it printed."""
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", config, *arguments]
-    environment = {**environment_of(directory), **variables}
+    address = {forked.ADDRESS: os.environ[forked.ADDRESS]}
+    environment = environment_of(directory) | address | variables
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE
     )

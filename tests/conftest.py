@@ -3,10 +3,13 @@
 import os
 import shutil
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import forked
 
 FIRST = (
     "test_workflow.py",
@@ -20,6 +23,9 @@ FIRST = (
     "dev/test_bench.py",
     "train/test_slurm.py",
     "explore/test_site.py",
+    "figures/test_figures.py",
+    "experiments/test_grid.py",
+    "dev/test_notebook.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -31,6 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # The processes of the tests share the cores: one thread each, which does not wait in a loop.
     os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    # For all processes of the tests, which inherit it.
+    if forked.ADDRESS not in os.environ:
+        server = ExitStack()
+        config.add_cleanup(server.close)
+        os.environ[forked.ADDRESS] = server.enter_context(forked.server())
     # A shell starts background jobs with Ctrl-C ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The first example may compile, and a busy machine is slow.

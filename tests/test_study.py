@@ -6,6 +6,7 @@ import pytest
 from cadmus.config.study import load_study
 from cadmus.study.results import read
 from tests.checkout import FEW, copy_checkout, jobs, snakemake
+from tests.forked import ADDRESS
 
 STUDY = (
     f"name: demo\n{FEW}"
@@ -84,6 +85,7 @@ def test_a_failed_run_is_named_on_the_page_and_the_others_are_compared(checkout)
     assert "- steps=10, seed 3: train: " in page
     assert "Study failing: 1 training" in page
     obstacle.unlink()
-    snakemake(checkout, config="failing.yaml")
+    # In new processes, so that each command of a study starts in one.
+    snakemake(checkout, config="failing.yaml", **{ADDRESS: ""})
     assert "Missing runs" not in (results / "failing/README.md").read_text()
     assert not (results / "failing/partial").exists()

@@ -1,6 +1,7 @@
 """The page in a browser."""
 
 import re
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -269,3 +270,12 @@ def test_the_page_lists_the_instructions(page):
 @pytest.mark.parametrize("picture", [demo.ANIMATION, demo.SCREENSHOT])
 def test_the_pictures_show_the_controls_of_the_page(page, picture):
     assert demo.shown_controls(ROOT / picture) == demo.controls(page), "run `python -m dev.docs demo`"
+
+
+def test_the_server_sends_the_policy_of_the_page(address):
+    with urlopen(address) as reply:
+        page, sent = reply.read().decode(), reply.headers
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src 'none'; script-src 'self'; ")
+    assert sent["Content-Security-Policy"] == f"{policy}; frame-ancestors 'none'"
+    assert sent["X-Frame-Options"] == "DENY"
