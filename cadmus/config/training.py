@@ -66,6 +66,7 @@ PAPER: dict[str, Any] = {
     "warmup_fraction": 0.0,
     "clip": 1.0,
     "prompt_weight": 1.0,
+    "previous_token_heads": 0,
 }
 """Defaults of the recipe ``paper``, as published; ``fast`` has the same accuracy with less compute."""
 
@@ -247,6 +248,8 @@ class Train(Section):
     """interchange intervention training"""
     reinforcement: Reinforcement = Reinforcement()
     """reinforcement learning in the last steps"""
+    previous_token_heads: Count = 2
+    """heads of the first block that start by attending to the previous token, the one before it, and so on"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
     ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"

@@ -27,6 +27,8 @@ LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
 """By the names that ``transformers`` has for them."""
+PREVIOUS_GAP = 4.0
+"""How much higher a previous-token head scores the token that it starts to attend to than its neighbors."""
 SPARE = 16  # positions that a cache has to spare, because growing it copies it
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Maps scaled queries (R, H, L, K), keys and values (R, H, S, K) and a bias (R, 1, L, S) to the attention
@@ -316,6 +318,28 @@ class _Rotate(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         own, other = ctx.saved_tensors
         return gradient * own - gradient.roll(gradient.shape[-1] // 2, -1) * other, None, None
+
+
+def attend_to_previous(model: GPT, heads: int) -> None:
+    """Let heads of the first block start as previous-token heads, if it has attention.
+
+    The first one attends to the previous token, the second one to the token before it, and so on.
+    The biases of queries and keys do it alone. With frequencies f, the score of the token at a distance d is
+    the sum of a² cos((d - i) f) / sqrt(K), which is largest at the distance i of the head.
+    """
+    attention = model.get_submodule("layers.0.attention")
+    if not isinstance(attention, Attention):
+        return
+    bias_H3K = attention.query_key_value.bias.data.view(attention.heads, 3, -1)
+    head_width = bias_H3K.shape[-1]
+    frequencies = ROTARY_BASE ** -(torch.arange(0, head_width, 2) / head_width)
+    # A high frequency tells neighbors apart best.
+    gap = (frequencies * (1 - frequencies.cos())).sum() / math.sqrt(head_width)
+    amplitudes = (PREVIOUS_GAP / gap * frequencies).sqrt()
+    for distance, (query, key, _) in enumerate(bias_H3K[:heads], start=1):
+        angles = distance * frequencies
+        query[: len(angles)] = amplitudes
+        key[:] = torch.cat([amplitudes * angles.cos(), amplitudes * angles.sin()])
 
 
 def initialize(module: nn.Module) -> None:

@@ -20,7 +20,7 @@ from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model import mixer
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, attend_to_previous
 from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import seed_of
@@ -112,6 +112,7 @@ class Training:
             mixer.check(run.model.mixer, run.model.width, run.model.heads)
         torch.manual_seed(seed % 2**64)
         model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
+        attend_to_previous(model, run.train.previous_token_heads)
 
         # The blocks are compiled before the engine wraps the model, which then runs the compiled ones.
         problem = compile_blocks(model, run, place.device)

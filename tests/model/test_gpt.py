@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from cadmus import config
-from cadmus.model.gpt import GPT, IMPLEMENTATIONS
+from cadmus.model.gpt import GPT, IMPLEMENTATIONS, attend_to_previous, visible
 from tests.model.models import FLOAT_NOISE, pack, random_model, unpacked_logits
 
 
@@ -39,6 +39,19 @@ def test_attention_is_causal_and_positions_matter():
         assert torch.equal(unpacked_logits(model, "12+0>")[:4], unpacked_logits(model, "12+0=")[:4])
         one, other = (unpacked_logits(model, program)[-1] for program in ("12-", "21-"))
     assert not torch.allclose(one, other, atol=1e-3)
+
+
+def test_previous_token_heads_attend_to_the_token_of_their_distance():
+    torch.manual_seed(0)
+    model = GPT(config.Model(layers=2, width=128, heads=4, mlp=64))
+    attend_to_previous(model, 2)
+    tokens, positions = torch.randint(0, 65, (3, 60)), torch.arange(60).expand(3, -1)
+    with torch.inference_mode():
+        first, second = model.attention(tokens, positions, visible(torch.zeros_like(tokens)))
+    for head in range(2):
+        assert first[:, head].diagonal(-1 - head, 1, 2)[:, 5:].min() > 0.8
+    assert first[:, 2:].diagonal(-1, 2, 3)[..., 20:].max() < 0.2, "the other heads start as before"
+    assert second.diagonal(-1, 2, 3)[..., 20:].max() < 0.2, "and so do the other blocks"
 
 
 def test_attention_implementations_are_equal():

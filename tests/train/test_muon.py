@@ -31,9 +31,7 @@ def train(model: GPT, optimizer: Muon) -> None:
         optimizer.step()
 
 
-def normuon_update(
-    gradient: torch.Tensor, momentum: torch.Tensor, row_squares: torch.Tensor
-) -> torch.Tensor:
+def normuon_update(gradient: torch.Tensor, momentum: torch.Tensor, row_squares: torch.Tensor) -> torch.Tensor:
     """Return the update of a matrix, as in https://github.com/KellerJordan/Muon, with rows of one size."""
     momentum.lerp_(gradient, 0.05)
     x = gradient.lerp(momentum, 0.95)
