@@ -332,10 +332,10 @@ def test_the_table_of_seconds_has_all_experiments_with_the_settings_of_quick():
     assert tuple(seconds.experiments) == EXPERIMENTS
     for name, row in seconds.experiments.items():
         assert seconds.of(name, run) == pytest.approx(seconds.process + row["fixed"] + row["model"]), name
-    twice = run.evaluate.lens.model_copy(update={"programs": 2 * run.evaluate.lens.programs})
-    more = run.model_copy(update={"evaluate": run.evaluate.model_copy(update={"lens": twice})})
-    lens = seconds.experiments["lens"]
-    assert seconds.of("lens", more) == pytest.approx(seconds.process + 2 * (lens["fixed"] + lens["model"]))
+    twice = run.evaluate.loss.model_copy(update={"programs": 2 * run.evaluate.loss.programs})
+    more = run.model_copy(update={"evaluate": run.evaluate.model_copy(update={"loss": twice})})
+    loss = seconds.experiments["loss"]
+    assert seconds.of("loss", more) == pytest.approx(seconds.process + 2 * (loss["fixed"] + loss["model"]))
 
 
 def test_a_slow_machine_is_told_of_a_smaller_config(slow_machine):

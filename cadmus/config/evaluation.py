@@ -134,13 +134,6 @@ class Probe(Settings):
         return self.train_programs + self.validation_programs + self.test_programs
 
 
-class Lens(Settings):
-    """The logit lens."""
-
-    programs: ProgramCount = 2_000
-    """test programs"""
-
-
 class Interchange(Settings):
     """Interchange interventions: which variables of the VM a model uses."""
 
@@ -166,7 +159,6 @@ class Evaluate(Section):
     curve: Curve = Curve()
     grid: Grid = Grid()
     probe: Probe = Probe()
-    lens: Lens = Lens()
     interchange: Interchange = Interchange()
 
 

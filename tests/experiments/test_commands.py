@@ -37,7 +37,6 @@ evaluate:
   induction: {programs: 6, samples: 4}
   grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularization: [1]}
-  lens: {programs: 30}
   interchange: {programs: 10}
 """
 
@@ -91,7 +90,6 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
         ("curve", 2 * 3 * 4),
         ("grid", 9 + 8),
         ("probe", 2 * 2 * 11),
-        ("lens", 2 * 11),
         ("interchange", 7 * 2 * 3),
     ],
 )
@@ -167,7 +165,6 @@ def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, r
 @pytest.mark.parametrize(
     ("command", "rows", "columns"),
     [
-        ("lens", 2, ["loss", "agreement", "accuracy", "comparator_accuracy"]),
         ("interchange", 7, [*METHODS, "layer", "programs"]),
         ("probe", 2, ["x", "x_control", "y", "y_control"]),
         ("curve", 3, ["step_1", "step_2"]),
@@ -178,17 +175,11 @@ def test_findings_are_printed_as_a_table_or_json(place, tmp_path, command, rows,
     found = json.loads(evaluate(place, command, tmp_path / "a.parquet", "--json").stdout)
     assert len(found) == rows
     assert all(list(row)[1:] == columns for row in found)
-    title, table = told.split("\n\n")
+    _, table = told.split("\n\n")
     header, *lines = table.splitlines()
     assert header.split() == [word for name in found[0] for word in name.split("_")]
     assert len(lines) == rows
     assert max(map(len, told.splitlines())) <= 100
-    if command == "lens":
-        assert "all tokens of 30 programs" in title
-        results = pl.read_parquet(tmp_path / "a.parquet").filter(layer=1)
-        assert found[1]["loss"] == pytest.approx(results["loss"].mean())
-        assert found[1]["accuracy"] == results["correct"].sum() / 330
-        assert found[1]["comparator_accuracy"] == results.filter(token=10)["accuracy"].item()
 
 
 def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:
@@ -283,11 +274,13 @@ def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_p
     del values["evaluate"]
     run = config.parse_config(values, "of the model")
     output = tmp_path / "a.parquet"
-    assert invoke("evaluate", "lens", model=step_path(place / "snapshots", 1), output=output).exit_code == 0
-    assert set(pl.read_parquet(output)["programs"]) == {run.evaluate.lens.programs}
+    snapshot = step_path(place / "snapshots", 1)
+    assert invoke("evaluate", "interchange", model=snapshot, output=output).exit_code == 0
+    directions = pl.read_parquet(output).filter(pl.col("method") != "state")["directions"]
+    assert set(directions) == {run.evaluate.interchange.directions}
     metadata = pl.read_parquet_metadata(output)
     assert metadata["config_digest"] == config.digest(run.model_dump())
-    message = refused("evaluate", "lens", model=place / "model", output=output)
+    message = refused("evaluate", "interchange", model=place / "model", output=output)
     assert "meta.json: config: missing; give the config of the training" in message
 
 

@@ -26,7 +26,6 @@ from cadmus.figures import (
     comparison_grid,
     failures,
     grid_regions,
-    logit_lens,
     loss_by_template,
     memory,
     output_tokens,
@@ -170,13 +169,6 @@ def induction() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def lens(layers: int = 3) -> pl.DataFrame:
-    places = [(layer, token) for layer in range(layers) for token in range(1, 12)]
-    return pl.DataFrame(places, schema=["layer", "token"], orient="row").with_columns(
-        programs=pl.lit(100), loss=4.2 / pl.col("token"), agreeing=30 * pl.col("layer")
-    )
-
-
 def losses() -> pl.DataFrame:
     """Return the losses of completions of two to five tokens."""
     floors = {"equality": None, "random": 0.1}
@@ -221,7 +213,6 @@ RESULTS = {
     "probe": probes,
     "curve": curve,
     "completions": completions,
-    "lens": lens,
     "loss": losses,
     "pass_at_k": samples,
     "interchange": interchange,
@@ -620,15 +611,6 @@ def test_a_series_without_replies_is_not_run() -> None:
     assert set(rows["unanswered"]) == {9}
     figure = output_tokens.draw(grid(), llm())
     assert {"other, normal symbols: not run", "some, normal symbols (3 not answered)"} <= set(legend(figure))
-
-
-def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
-    left, right, losses, _ = style.styled(logit_lens.draw)(lens()).axes
-    (loss,), (agreement,) = left.images, right.images
-    assert loss.to_rgba(0) == pytest.approx(agreement.to_rgba(1))
-    assert loss.to_rgba(logit_lens.UNIFORM) == pytest.approx(agreement.to_rgba(0))
-    assert loss.colorbar.extend == "max"
-    assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2\nuniform"]
 
 
 def test_a_panel_of_the_interchange_is_a_variable() -> None:
