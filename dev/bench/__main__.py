@@ -2,7 +2,6 @@
 
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
-probe      seconds of the probes of one layer
 prefetch   tokens per second that threads prepare for a GPU (--config)
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 attention  training steps with each implementation of attention (--config)
@@ -19,7 +18,6 @@ from dev.bench import data, training
 BENCHMARKS = {
     "vm": data.vm,
     "templates": data.templates,
-    "probe": data.probe,
     "prefetch": data.prefetch,
     "train": training.train,
     "attention": training.attention,

@@ -9,11 +9,10 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.config import Dataset, load_config
-from cadmus.config.evaluation import Probe
 from cadmus.dataset.sampler import Sampler, sample
 from cadmus.programs import Programs, Samples
 from cadmus.templates import TEMPLATES
-from cadmus.tools import generator, progress
+from cadmus.tools import progress
 from cadmus.train.batches import Loader, Prefetcher
 from cadmus.vm import compiled, reference
 from dev.measure import ROOT, Facts, flat, median_seconds, seconds_of
@@ -25,8 +24,6 @@ CANDIDATES = 65_536
 TEMPLATE_PROGRAMS = 50_000
 """True programs requested from each template."""
 REPEATS = 5
-PROBE = Probe(train_programs=6_000, inverse_regularization=[0.1, 1])
-"""Settings of ``quick``."""
 BATCH_PROGRAMS, BATCHES, THREADS = 10_000, 40, (1, 2, 4)
 """Programs of each template; batches, and the threads that prepare them."""
 
@@ -113,24 +110,3 @@ def prefetch(config: Path | None = None) -> Facts:
         prefetcher.close()
         rows[f"threads_{threads}"] = {"tokens_per_second": round(tokens / seconds)}
     return flat({"programs": run.train.batch_size, "batches": BATCHES}, rows)
-
-
-def probe() -> Facts:
-    """Measure the probes for X and Y at the output of the final block of ``models/laptop``."""
-    # They import Polars, which a rented machine may lack.
-    from cadmus.evaluate.comparisons import sample_comparisons
-    from cadmus.experiments.probe import fit_probes, prefix_ids
-    from cadmus.model.inference import Cadmus
-
-    model = Cadmus.load(ROOT / "models/laptop")
-    programs, targets = sample_comparisons(generator(0, "probe"), PROBE.programs, Dataset(), "probe")
-    prefixes = prefix_ids(programs)
-    features = np.empty((*prefixes.shape, model.sizes.width), np.float32)
-    for rows, states in model.hidden_states(programs):
-        features[:, rows] = states[-1].swapaxes(0, 1)
-    start, before = time.perf_counter(), time.process_time()
-    correct, _ = fit_probes(features, np.stack(list(targets.values())), prefixes, PROBE)
-    seconds = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - before}
-    facts = {"train_programs": PROBE.train_programs, "probes": correct.size, **seconds}
-    accuracy = correct.mean(1) / PROBE.test_programs
-    return flat(facts, {name: {"accuracy": mean} for name, mean in zip(targets, accuracy, strict=True)})

@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from cadmus.config.evaluation import Probe
 from dev.bench import data
 from tests.checkout import ROOT
 from tests.commands import python
 
-PROBE = Probe(train_programs=200, validation_programs=50, test_programs=50)
 LITTLE_TRAINING = """
 import json, torch
 from dev.bench import training
@@ -30,9 +28,9 @@ def published(name: str) -> set[str]:
     return measured.keys() - {"commit", "cores", "processor"}
 
 
-@pytest.mark.parametrize("name", ["vm", "templates", "probe"])
+@pytest.mark.parametrize("name", ["vm", "templates"])
 def test_data_is_measured(monkeypatch, name) -> None:
-    for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200, "PROBE": PROBE}.items():
+    for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200}.items():
         monkeypatch.setattr(data, constant, value)
     measured = getattr(data, name)()
     assert set(measured) == published(name)
