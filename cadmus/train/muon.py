@@ -71,16 +71,17 @@ class Stack(NamedTuple):
         """Transpose matrices with more rows than columns, or transpose them back."""
         return matrices.mT if self.shape[1] > self.shape[2] else matrices
 
-    def normalize_rows(self, matrices: Tensor, row_squares: Tensor) -> Tensor:
-        """Return matrices whose rows have one size, in fp32; update the mean squares of all rows."""
-        number, rows, _ = self.shape
+    def row_factors(self, matrices: Tensor, row_squares: Tensor) -> Tensor:
+        """Return the factors that give the rows of matrices one size; update the mean squares of all rows."""
+        number, rows, columns = self.shape
         squares_NR = row_squares[self.row :][: number * rows].view(number, rows)
-        matrices = matrices.float()
-        squares_NR.lerp_(matrices.square().mean(-1), 1 - ROW_DECAY)
+        sums_NR = torch.linalg.vector_norm(matrices, dim=-1, dtype=torch.float32).square()
+        squares_NR.lerp_(sums_NR / columns, 1 - ROW_DECAY)
         # Only their ratios count, so it does not matter that they start at zero.
-        scaled = matrices * squares_NR.clamp_min(1e-30).rsqrt()[..., None]
-        size, wanted = (each.norm(dim=(-2, -1), keepdim=True) for each in (scaled, matrices))
-        return scaled * (wanted / size.clamp_min(1e-30))
+        factors_NR = squares_NR.clamp_min(1e-30).rsqrt()
+        # The norm of a matrix stays.
+        sizes_N = (sums_NR * factors_NR.square()).sum(-1)
+        return (factors_NR * (sums_NR.sum(-1) / sizes_N.clamp_min(1e-30)).sqrt()[:, None])[..., None]
 
 
 class Muon(torch.optim.Optimizer):
@@ -190,8 +191,8 @@ class Muon(torch.optim.Optimizer):
             _, rows, columns = stack.shape
             # Scaled as DeepSpeed's Muon does.
             scale = math.sqrt(max(1, rows / columns))
-            normalized = stack.normalize_rows(orthogonal, self._row_squares)
-            stack.of(matrices).add_(normalized, alpha=-matrix_group["lr"] * scale)
+            factors = stack.row_factors(orthogonal, self._row_squares)
+            stack.of(matrices).addcmul_(orthogonal, factors, value=-matrix_group["lr"] * scale)
         # Adam has a group of its own; the schedule sets the one that DeepSpeed sees.
         self._adam.param_groups[0] |= {name: rest_group[name] for name in ("lr", "weight_decay")}
         self._adam.step()
