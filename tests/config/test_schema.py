@@ -44,7 +44,7 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.ranks", 0, "must be auto or an integer of at least 1, got 0"),
         ("train.ranks", "all", "must be auto or an integer of at least 1, got 'all'"),
         ("train.ranks", True, "must be auto or an integer of at least 1, got True"),
-        ("train.micro_batch_size", 100, "must divide the 512 programs of a rank, got 100"),
+        ("train.micro_batch_size", 100, "must divide the 256 programs of a rank, got 100"),
         ("train.recipe", "slow", "must be 'paper' or 'fast', got 'slow'"),
         ("train.recipe", ["fast"], "must be 'paper' or 'fast', got ['fast']"),
         ("train.weight_decay", float("inf"), "must be a finite number, got inf"),
