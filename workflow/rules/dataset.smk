@@ -34,7 +34,7 @@ rule shard:
         shard="--template {template} --split {split} --number {number}",
         code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     shell:
-        "python -m cadmus shard --config {input.config} $(dirname $(dirname {output[0]})) {params.shard} 2>&1 | tee -i {log}"
+        "set -- {output}; python -m cadmus shard --config {input.config} $(dirname $(dirname $1)) {params.shard} 2>&1 | tee -i {log}"
 
 
 if HELD_OUT:
