@@ -1,4 +1,4 @@
-"""Where the tokens and FLOPs of a training go, and how much of the loss it can still reduce.
+"""Tokens, FLOPs and reducible loss of a training by template.
 
 python -m dev.tokens results/quick --better results/laptop --output docs/results/tokens_quick.csv
 

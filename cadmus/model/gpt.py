@@ -28,7 +28,7 @@ INITIAL_DEVIATION = 0.02
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
 """By the names that ``transformers`` has for them."""
 PREVIOUS_GAP = 4.0
-"""How much higher a previous-token head scores the token that it starts to attend to than its neighbors."""
+"""Score of the token that a previous-token head starts to attend to, less that of its neighbors."""
 SPARE = 16  # positions that a cache has to spare, because growing it copies it
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Maps scaled queries (R, H, L, K), keys and values (R, H, S, K) and a bias (R, 1, L, S) to the attention
