@@ -48,9 +48,12 @@ def _rehearse(place: Path) -> None:
     shutil.copytree(PACKED, there / PACKED.name)
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(python), "-m", "dev.gpu_session", "run", "--config", CONFIG, *OPTIONS]
-    done = subprocess.run(command, cwd=there, env=variables | {"OUT": str(back), "HOME": str(place / "home")})
-    if done.returncode:
-        raise Stop(f"the session has failed; {back}/log.txt and output.txt say why")
+    variables |= {"OUT": str(back), "HOME": str(place / "home")}
+    # Two commands, as the second one also needs what the first one leaves to it.
+    for part in (["--prepare"], []):
+        shutil.rmtree(back, ignore_errors=True)
+        if subprocess.run([*command, *part], cwd=there, env=variables).returncode:
+            raise Stop(f"the session has failed; {back}/log.txt and output.txt say why")
     collecting.collect(back, "all")
 
 

@@ -45,6 +45,7 @@ def main() -> int:
     work = Path.home() / "cadmus-session"
     runs.add_argument("--work", type=Path, default=work, help="folder for everything else")
     runs.add_argument("--seconds", type=float, default=585.0, help="of the whole session")
+    runs.add_argument("--prepare", action="store_true", help="leave the training to the next command")
     runs.add_argument("--slow", type=float, default=1.0, help="factor of the limits of the stages")
     runs.add_argument(
         "--train-seconds", type=float, help="at most, of the training; all that is left by default"

@@ -13,6 +13,9 @@ Stages follow one another, each with a limit. What is finished is in the folder 
 
 If losses or logits are not those of the CPU, the session ends: a training would waste the minutes. Any other
 failure costs only its own stage.
+
+Where one command may follow another on the same machine, the first one can prepare (``--prepare``): what it
+has checked, measured and sampled is in ``--work``, and the second one has all of its time for the training.
 """
 
 import argparse
@@ -35,6 +38,7 @@ ROOT = Path(__file__).parents[2]
 PACKED = ROOT / ".gpu"
 WHEELS = PACKED / "wheels"
 COMMIT = PACKED / "commit"
+LOG, REPORT = "log.txt", "session.json"
 
 LIMITS = {"environment": 90, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
 """Seconds of the stages; the training gets what they leave."""
@@ -72,9 +76,12 @@ class Session:
         self.limits = {name: slow * limit for name, limit in LIMITS.items()}
         self.output, self.work = output.absolute(), work.absolute()
         self.processes: list[Process] = []
-        self.report: dict[str, Any] = {"stages": {}}
         for folder in (self.output, self.work / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
+        # Of an earlier command on this machine.
+        self.report: dict[str, Any] = _facts(self.work / REPORT) or {"stages": {}}
+        if (self.work / LOG).exists():
+            shutil.copyfile(self.work / LOG, self.output / LOG)
         # Caches of compilers, on a disk that is there for certain, for all processes of the session.
         caches = {
             "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -97,15 +104,17 @@ class Session:
     def say(self, line: str) -> None:
         text = f"[{time.monotonic() - self.start:5.0f} s] {line}"
         print(text, flush=True)
-        with suppress(OSError), (self.output / "log.txt").open("a") as log:
-            log.write(text + "\n")
+        for folder in (self.work, self.output):
+            with suppress(OSError), (folder / LOG).open("a") as log:
+                log.write(text + "\n")
 
     def note(self, **facts: Any) -> None:
         """Add facts to the report, which is written at once."""
         self.report |= facts
-        path = self.output / ".session.json"
-        path.write_text(json.dumps(self.report, indent=1) + "\n")
-        os.replace(path, self.output / "session.json")
+        for folder in (self.work, self.output):
+            path = folder / f".{REPORT}"
+            path.write_text(json.dumps(self.report, indent=1) + "\n")
+            os.replace(path, folder / REPORT)
 
     def popen(self, name: str, command: list[str], **environment: str) -> "Process":
         """Start a Python process in a session of its own, with a log of its own."""
@@ -246,16 +255,26 @@ def _guarded(session: Session, action: Callable[[], None]) -> int:
 
 
 def _run(session: Session, given: argparse.Namespace) -> None:
+    config, dataset = session.work / Path(given.config).name, session.work / "dataset"
+    if session.report.get("programs") and session.report["commit"] == COMMIT.read_text().strip():
+        session.say("checked, measured and sampled by an earlier command")
+        _bring_profile(session, config)
+    else:
+        _prepare(session, given, config, dataset)
+    if not given.prepare:
+        train(session, config, dataset, given.train_seconds)
+
+
+def _prepare(session: Session, given: argparse.Namespace, config: Path, dataset: Path) -> None:
     unpack(session)
     environment(session)
-    config = session.work / Path(given.config).name
     extended = {"extends": str((ROOT / given.config).absolute()), "name": config.stem}
     # JSON is YAML.
     config.write_text(json.dumps(extended))
-    start, dataset = time.monotonic(), session.work / "dataset"
+    start = time.monotonic()
     data = session.popen("data", ["-m", "dev.gpu_session.sampling", str(config), str(dataset)])
     correct(session)
-    ms = rates(session, [config, *(ROOT / f"config/{name}.yaml" for name in given.shapes)])
+    rates(session, [config, *(ROOT / f"config/{name}.yaml" for name in given.shapes)])
     data.wait(session.left() - STARTING - ENDING)
     session.conclude("data", data.code == 0, data.last_line(), start)
     if data.code:
@@ -264,7 +283,6 @@ def _run(session: Session, given: argparse.Namespace) -> None:
         data_digest=json.loads((dataset / "manifest.json").read_text())["digest"],
         programs=json.loads((dataset / "programs.json").read_text()),
     )
-    train(session, config, dataset, ms, given.train_seconds)
 
 
 def unpack(session: Session) -> None:
@@ -325,8 +343,8 @@ def correct(session: Session) -> None:
         raise Stop("the GPU computes something else than the CPU; output.txt has what")
 
 
-def rates(session: Session, configs: list[Path], ranks: int = 1) -> float:
-    """Measure steps of configs, and attention; return the milliseconds of a step of the first config.
+def rates(session: Session, configs: list[Path], ranks: int = 1) -> None:
+    """Measure steps of configs, and attention; the first config's steps are profiled.
 
     The processes start and compile together, and take turns on the GPU.
     """
@@ -352,17 +370,21 @@ def rates(session: Session, configs: list[Path], ranks: int = 1) -> float:
             f"{name}: {facts['ms_per_step']:.1f} ms a step, {facts['tokens_per_second']:,.0f} tokens/s, "
             f"{facts['gflop_per_second'] / 1000:.1f} TFLOP/s, {facts['share_of_matmul']:.0%} of a product's"
         )
-    profile = place / own.stem / "profile.txt"
-    if profile.exists():
-        shutil.copyfile(profile, session.output / "profile.txt")
+    _bring_profile(session, own)
     missing = [name for name in files if name not in measured]
     said = f"not measured: {', '.join(missing)}" if missing else "all measured"
     session.conclude("rates", not missing, said, start)
-    return measured.get(own.stem, {}).get("ms_per_step", UNMEASURED_MS)
 
 
-def train(session: Session, config: Path, dataset: Path, ms: float, most: float | None) -> None:
+def _bring_profile(session: Session, config: Path) -> None:
+    profile = session.work / "rates" / config.stem / "profile.txt"
+    if profile.exists():
+        shutil.copyfile(profile, session.output / profile.name)
+
+
+def train(session: Session, config: Path, dataset: Path, most: float | None) -> None:
     """Train for the time that is left; once more, without compilation, if the training fails."""
+    ms = session.report.get("rates", {}).get(config.stem, {}).get("ms_per_step", UNMEASURED_MS)
     for compiled in (True, False):
         seconds = session.left() - ENDING
         steps = int(1000 * (min(most or seconds, seconds) - STARTING) / (MARGIN * ms))

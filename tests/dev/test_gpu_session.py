@@ -198,7 +198,8 @@ def test_a_training_that_meets_the_deadline_leaves_a_model(tmp_path, monkeypatch
         session.Process, "wait", lambda self, *given: (wait if steps else ended)(self, *given)
     )
     # So many steps that the blocks are compiled: no other test compiles a training with Inductor.
-    session.train(made, path, dataset, 0.5, None)
+    made.note(rates={"few": {"ms_per_step": 0.5}})
+    session.train(made, path, dataset, None)
     made.close()
     assert steps[0] is None
     joined, noted = weights.join_parts(made.output)
