@@ -6,14 +6,13 @@ ones: endless epochs, each a permutation of the training set, are cut into batch
 Rows hold several programs each, longest first into the fullest row with room, which leaves next to no
 padding. Attention stays within a program.
 
-Labels take longer to prepare than a GPU takes for a step of a small model. So on a GPU, threads of
-:class:`Prefetcher` prepare the next batches, while the first thread only launches kernels.
+Labels take longer to prepare than a GPU takes for a step of a small model. So on a GPU, workers of
+:class:`Prefetcher` prepare the next batches, while this process only launches kernels.
 """
 
 import functools
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,8 +20,10 @@ import numba
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from cadmus import config, isa
+from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs
 from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
 from cadmus.tools import epoch_seed, generator
@@ -78,13 +79,11 @@ class PackedBatch:
         def moved(value: Tensor) -> Tensor:
             return value.pin_memory().to(device, non_blocking=True)
 
-        # Each thread has a current device of its own, in whose context memory is pinned.
-        with torch.cuda.device(device):
-            fields: dict[str, Any] = {
-                name: moved(value) for name, value in vars(self).items() if isinstance(value, Tensor)
-            }
-            if self.exchange is not None:
-                fields["exchange"] = Exchange(*map(moved, self.exchange))
+        fields: dict[str, Any] = {
+            name: moved(value) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        if self.exchange is not None:
+            fields["exchange"] = Exchange(*map(moved, self.exchange))
         return replace(self, **fields)
 
 
@@ -105,6 +104,7 @@ class Supervision(NamedTuple):
 
 
 NEXT_TOKEN_ALONE = Supervision()
+CPU = torch.device("cpu")
 
 
 class Batch(NamedTuple):
@@ -129,7 +129,7 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """Prepares the batches of one rank; the order of the programs depends on ``seed``."""
+    """Prepares the batches of one rank, on the CPU; the order of the programs depends on ``seed``."""
 
     def __init__(self, training_set: Samples, seed: int, run: config.Config, place: Place = ALONE) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
@@ -141,7 +141,6 @@ class Loader:
         per_rank = programs // (run.train.micro_batch_size or programs)
         self._micro_batches = place.ranks * per_rank
         self._mine = slice(place.rank * per_rank, (place.rank + 1) * per_rank)
-        self._device = place.device
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
@@ -192,41 +191,85 @@ class Loader:
             known = ~np.isnan(numbers[:, list(labels_of_config.numbers()).index(name)])
             exchange = choose(rng, programs, prompt_lengths, learned, known, interchange)
         supervision = Supervision(labels, numbers, learned, exchange)
-        return pack_batch(programs, prompt_lengths, self._row_length, supervision).to(self._device)
+        return pack_batch(programs, prompt_lengths, self._row_length, supervision)
 
 
 class Prefetcher:
-    """The batches of consecutive steps, prepared before they are needed.
+    """The batches of consecutive steps on the device of a rank, prepared before they are needed.
 
-    With ``threads``, each prepares a batch at a time, and :meth:`prepare` only tells them to go on. Without,
-    as on a CPU, where a thread would take time from the step, it loads the next batch itself.
+    With ``workers``, as many processes prepare them. Threads would take turns with the one that launches
+    kernels, which makes the step of a small model longer by half. Without workers, as on a CPU, where they
+    would take time from the step, :meth:`prepare` loads the next batch.
     """
 
-    def __init__(self, load: Callable[[int], Batch], first: int, threads: int) -> None:
-        self._load, self._step = load, first
-        self._pool = ThreadPoolExecutor(threads, "batches") if threads else None
-        self._ahead: deque[Future[Batch]] = deque()
-        for _ in range(max(1, threads)):
-            self.prepare()
+    def __init__(
+        self, load: Callable[[int], Batch], steps: range, workers: int = 0, device: torch.device = CPU
+    ) -> None:
+        self._load, self._steps, self._device = load, iter(steps), device
+        self._ready: Batch | None = None
+        self._loaded: Iterator[Batch | InputError] | None = None
+        if workers and steps:
+            self._loaded = iter(
+                DataLoader(
+                    _Steps(load, steps),
+                    batch_size=None,
+                    num_workers=workers,
+                    # They share the training programs with this process.
+                    multiprocessing_context="fork",
+                    worker_init_fn=_leave_signals_to_the_training,
+                )
+            )
+        self.prepare()
 
     def prepare(self) -> None:
-        """Prepare one more batch."""
-        if self._pool:
-            batch = self._pool.submit(self._load, self._step)
-        else:
-            batch = Future()
-            batch.set_result(self._load(self._step))
-        self._ahead.append(batch)
-        self._step += 1
+        """Load the next batch if there is one, unless workers do."""
+        step = next(self._steps, None)
+        if self._loaded is None and step is not None:
+            self._ready = self._load(step)
 
     def take(self) -> Batch:
-        """Return the batch of the next step."""
-        return self._ahead.popleft().result()
+        """Return the batch of the next step, copied to the device while that computes."""
+        batch = self._ready if self._loaded is None else self._take()
+        assert batch is not None
+        moved = [packed.to(self._device) for packed in batch.micro_batches]
+        return batch._replace(micro_batches=moved)
+
+    def _take(self) -> Batch:
+        assert self._loaded is not None
+        try:
+            batch = next(self._loaded)
+        except RuntimeError as error:
+            # A worker was killed.
+            raise InputError(f"{str(error).splitlines()[0]}; the training needs more memory") from None
+        if isinstance(batch, InputError):
+            raise batch
+        return batch
 
     def close(self) -> None:
-        """End the threads; batches that are not taken are dropped."""
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
+        """End the workers; batches that are not taken are dropped."""
+        self._loaded = None
+
+
+class _Steps(Dataset["Batch | InputError"]):
+    """The batches of steps as a dataset of PyTorch; an InputError is an element, which keeps its line."""
+
+    def __init__(self, load: Callable[[int], Batch], steps: range) -> None:
+        self._load, self._steps = load, steps
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, index: int) -> Batch | InputError:
+        try:
+            return self._load(self._steps[index])
+        except InputError as error:
+            return error
+
+
+def _leave_signals_to_the_training(worker: int) -> None:
+    """Ignore the signals that a terminal or a scheduler sends to all processes: the training ends workers."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Running ahead of a GPU: steps that are launched, and the copies of their losses.
 
 A GPU computes what this process has told it to, some time later. So the loop launches the next step before
-it reads the losses of the last one, and threads prepare the batches. Before a checkpoint or a snapshot it
+it reads the losses of the last one, and workers prepare the batches. Before a checkpoint or a snapshot it
 waits. A CPU computes at once, and there the loop finishes each step before the next one.
 """
 

@@ -23,7 +23,7 @@ from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, attend_to_previous
 from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
-from cadmus.tools import seed_of
+from cadmus.tools import cores, seed_of
 from cadmus.train import checkpoint, data, engine
 from cadmus.train.batches import Loader, Prefetcher
 from cadmus.train.compiling import compile_blocks
@@ -39,8 +39,8 @@ from cadmus.train.ranks import Place, deferred_signals, on_first_rank
 if TYPE_CHECKING:
     from cadmus.train.validation import Validation
 
-THREADS = 4
-"""Threads that prepare batches for a GPU: the labels of a batch take longer than a step of a small model."""
+WORKERS = 4
+"""Processes that prepare batches for a GPU, at most: labels take longer than a step of a small model."""
 
 
 def train(
@@ -135,8 +135,9 @@ class Training:
         # The terms of the loss, each with its sums and metrics.
         self.objectives = build(Setting(run, place, self.engine, read, seed, log))
 
-        # Threads prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
-        self.batches = Prefetcher(loader.load, self.step, THREADS if runs_ahead(place.device) else 0)
+        # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
+        workers = min(WORKERS, cores()) if runs_ahead(place.device) else 0
+        self.batches = Prefetcher(loader.load, range(self.step, run.train.steps), workers, place.device)
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and place.rank == 0:
             # It imports Polars, which other trainings do without; so does reinforcement learning.

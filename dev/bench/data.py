@@ -24,7 +24,7 @@ CANDIDATES = 65_536
 TEMPLATE_PROGRAMS = 50_000
 """True programs requested from each template."""
 REPEATS = 5
-BATCH_PROGRAMS, BATCHES, THREADS = 10_000, 40, (1, 2, 4)
+BATCH_PROGRAMS, BATCHES, WORKERS = 10_000, 40, (1, 2, 4)
 """Programs of each template; batches, and the threads that prepare them."""
 
 
@@ -94,19 +94,17 @@ def templates() -> Facts:
 
 
 def prefetch(config: Path | None = None) -> Facts:
-    """Measure the tokens per second that threads prepare, labels included, by default of ``h100``."""
+    """Measure the tokens per second that workers prepare, labels included, by default of ``h100``."""
     run = load_config(config or ROOT / "config/h100.yaml")
     samples = Samples.concat([sample(run.dataset, 0, name, "train", 0, BATCH_PROGRAMS) for name in TEMPLATES])
     loader = Loader(samples, 0, run)
     loader.load(0)
     rows = {}
-    for threads in progress("threads", THREADS, unit="count"):
-        prefetcher = Prefetcher(loader.load, 1, threads)
-        start, tokens = time.perf_counter(), 0
-        for _ in range(BATCHES):
-            prefetcher.prepare()
-            tokens += prefetcher.take().tokens
+    for workers in progress("workers", WORKERS, unit="count"):
+        prefetcher = Prefetcher(loader.load, range(1, BATCHES + 1), workers)
+        start = time.perf_counter()
+        tokens = sum(prefetcher.take().tokens for _ in range(BATCHES))
         seconds = time.perf_counter() - start
         prefetcher.close()
-        rows[f"threads_{threads}"] = {"tokens_per_second": round(tokens / seconds)}
+        rows[f"workers_{workers}"] = {"tokens_per_second": round(tokens / seconds)}
     return flat({"programs": run.train.batch_size, "batches": BATCHES}, rows)

@@ -40,13 +40,15 @@ ROWS = 40
 PROGRAMS = 100_000
 PARTS = {
     "batch": (batches.Loader, "load"),
+    "waiting": (batches.Prefetcher, "take"),
     "forward": (loop, "forward"),
     "backward": (engine, "backward"),
     "optimizer": (muon.Muon, "step"),
     "newton_schulz": (muon, "orthogonalize"),
     "collectives": (torch.distributed.Work, "wait"),
 }
-"""Functions timed in a step. The optimizer contains Newton-Schulz; the others, the collectives."""
+"""Functions timed in a step. The optimizer contains Newton-Schulz; the others, the collectives. For a GPU,
+workers load the batches; this process only takes them."""
 
 
 def train_steps(run: config.Config, ranks: int | None = None) -> Facts:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ DIGESTS = "programs.json"
 
 
 def main(path: Path, directory: Path) -> None:
-    run = config.load_config(path)
+    run, start = config.load_config(path), time.monotonic()
     shards = defaultdict(list)
     for shard in list_shards(run):
         shards[shard.template].append(shard)
@@ -26,8 +27,10 @@ def main(path: Path, directory: Path) -> None:
     os.nice(5)
     with ProcessPoolExecutor(min(len(shards), cores())) as pool:
         list(pool.map(_sample, [path] * len(shards), [directory] * len(shards), shards.values()))
+    print(f"sampled in {time.monotonic() - start:.0f} s", flush=True)
     pipeline.dataset(run, directory)
     (directory / DIGESTS).write_text(json.dumps(program_digests(directory)))
+    print(f"ready after {time.monotonic() - start:.0f} s")
 
 
 def _sample(path: Path, directory: Path, shards: list[Shard]) -> None:

@@ -344,7 +344,7 @@ def correct(session: Session) -> None:
 
 
 def rates(session: Session, configs: list[Path], ranks: int = 1) -> None:
-    """Measure steps of configs, and attention; the first config's steps are profiled.
+    """Measure steps of configs, the first one's under a profiler, and attention if there are several.
 
     The processes start and compile together, and take turns on the GPU.
     """
@@ -356,10 +356,11 @@ def rates(session: Session, configs: list[Path], ranks: int = 1) -> None:
         files[config.stem] = place / config.stem / "facts.json"
         command = ["-m", "dev.bench.steps", str(config), str(place / config.stem), str(ranks)]
         processes.append(session.popen(f"rate-{config.stem}", command))
-    own = configs[0]
-    files["attention"] = place / "attention.json"
-    options = ["--config", str(own), "--output", str(files["attention"])]
-    processes.append(session.popen("attention", ["-m", "dev.bench", "attention", *options]))
+    own, *others = configs
+    if others:
+        files["attention"] = place / "attention.json"
+        options = ["--config", str(own), "--output", str(files["attention"])]
+        processes.append(session.popen("attention", ["-m", "dev.bench", "attention", *options]))
     for process in processes:
         process.wait(max(0.0, deadline - time.monotonic()))
     measured = {name: facts for name, file in files.items() if (facts := _facts(file))}

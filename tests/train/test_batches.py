@@ -1,5 +1,8 @@
 """Batches: the order of the programs, counts over all ranks, packing into rows."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -61,27 +64,38 @@ def test_states_are_exchanged_from_start_to_stop():
     assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
 
 
-@pytest.mark.parametrize("threads", [0, 1, 3])
-def test_threads_prepare_the_same_batches(threads):
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_workers_prepare_the_same_batches(workers):
     """Over the end of an epoch, from a step in the middle."""
     programs = random_programs(40, 4, 30, seed=2)
     training_set = Samples(programs, programs.lengths)
     loader = Loader(training_set, 3, small(batch_size=16, state_weight=1.0))
-    prefetcher = Prefetcher(loader.load, 2, threads)
+    prefetcher = Prefetcher(loader.load, range(2, 9), workers)
     for step in range(2, 9):
-        prefetcher.prepare()
         (packed,), (wanted,) = prefetcher.take().micro_batches, loader.load(step).micro_batches
+        prefetcher.prepare()
         for name in ("tokens", "positions", "segments", "targets", "completion_mask", "labels"):
             assert torch.equal(getattr(packed, name), getattr(wanted, name)), name
     prefetcher.close()
 
 
-def test_an_error_of_a_thread_reaches_the_training():
+def test_an_error_of_a_worker_reaches_the_training():
     def fail(step):
         raise InputError("no programs")
 
-    prefetcher = Prefetcher(fail, 0, 2)
-    with pytest.raises(InputError, match="no programs"):
+    prefetcher = Prefetcher(fail, range(4), 2)
+    with pytest.raises(InputError, match=r"^no programs$"):
+        prefetcher.take()
+    prefetcher.close()
+
+
+def test_a_worker_that_is_killed_is_one_line():
+    def load(step):
+        os.kill(os.getpid(), signal.SIGTERM)  # which the training, not a worker, heeds
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    prefetcher = Prefetcher(load, range(4), 1)
+    with pytest.raises(InputError, match=r"^DataLoader worker .* the training needs more memory$"):
         prefetcher.take()
     prefetcher.close()
 
