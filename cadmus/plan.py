@@ -5,8 +5,9 @@ follow from the tokens and the sizes of the model, and a training on a device ta
 
     steps · layers · fixed_ms_per_layer / 1000 + flops / (count · teraflops · 10^12)
 
-seconds. The first term is the launch of kernels, the optimizer and the gradient reduction, which more devices
-do not shorten. It dominates on GPUs with few tokens per step.
+seconds. The first term is the optimizer and the gradient reduction, which more devices do not shorten. With
+few tokens per step a GPU waits for its host, which launches kernels for steps · layers · host_ms_per_layer /
+1000 seconds.
 
 Torch is imported only to measure this machine, and numba only to sample: Snakemake imports this module.
 """
@@ -56,6 +57,8 @@ class Device(Section):
     """peak rate of one device, the base of MFU"""
     fixed_ms_per_layer: NonNegative
     """time per step and layer that more devices do not shorten, in ms"""
+    host_ms_per_layer: NonNegative = 0.0
+    """time per step and layer of the host of a GPU, which works at the same time, in ms"""
     usd_per_hour: Above0
     """price of one device"""
     source: str
@@ -211,11 +214,12 @@ def checkpoint_bytes(config: Config) -> int:
 
 
 def _estimate(config: Config, flops: float, name: str, device: Device, count: int) -> Estimate:
-    fixed = config.train.steps * config.model.layers * device.fixed_ms_per_layer / 1000
-    seconds = fixed + flops / (count * device.teraflops * 1e12)
+    per_ms = config.train.steps * config.model.layers / 1000
+    seconds = per_ms * device.fixed_ms_per_layer + flops / (count * device.teraflops * 1e12)
+    seconds = max(seconds, per_ms * device.host_ms_per_layer)
     usd = seconds / 3600 * count * device.usd_per_hour
     mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
-    measured = device.source.startswith("measured:")
+    measured = count == 1 and device.source.startswith("measured:")
     return Estimate(name, count, "ranks" in device.counts, measured, seconds / 3600, usd, mfu)
 
 

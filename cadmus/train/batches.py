@@ -209,16 +209,16 @@ class Prefetcher:
         self._ready: Batch | None = None
         self._loaded: Iterator[Batch | InputError] | None = None
         if workers and steps:
-            self._loaded = iter(
-                DataLoader(
-                    _Steps(load, steps),
-                    batch_size=None,
-                    num_workers=workers,
-                    # They share the training programs with this process.
-                    multiprocessing_context="fork",
-                    worker_init_fn=_leave_signals_to_the_training,
-                )
+            loader = DataLoader(
+                _Steps(load),
+                sampler=steps,
+                batch_size=None,
+                num_workers=workers,
+                # They share the training programs with this process.
+                multiprocessing_context="fork",
+                worker_init_fn=_leave_signals_to_the_training,
             )
+            self._loaded = iter(loader)
         self.prepare()
 
     def prepare(self) -> None:
@@ -253,15 +253,12 @@ class Prefetcher:
 class _Steps(Dataset["Batch | InputError"]):
     """The batches of steps as a dataset of PyTorch; an InputError is an element, which keeps its line."""
 
-    def __init__(self, load: Callable[[int], Batch], steps: range) -> None:
-        self._load, self._steps = load, steps
+    def __init__(self, load: Callable[[int], Batch]) -> None:
+        self._load = load
 
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __getitem__(self, index: int) -> Batch | InputError:
+    def __getitem__(self, step: int) -> Batch | InputError:
         try:
-            return self._load(self._steps[index])
+            return self._load(step)
         except InputError as error:
             return error
 
