@@ -82,12 +82,13 @@ def train(
 def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     """Check before the work starts that all can be read and written; return the dataset's digest."""
     from cadmus.dataset.manifest import read_manifest
-    from cadmus.model.export import check_export
+    from cadmus.model.export import check_export, read_init
 
     manifest = read_manifest(dataset)
     if manifest.config_digest != config.dataset_digest():
         problem = f"sampled with another seed or section dataset than config {config.name!r} has"
         raise InputError(f"{dataset}: {problem}; sample it again")
+    read_init(config)
     paths.check()
     check_export(paths.export)
     check_writable(paths.metrics)

@@ -207,6 +207,8 @@ class Train(Section):
     """`paper` has other defaults of the optimizer fields, see Recipes"""
     steps: Positive
     """optimizer steps"""
+    init: Annotated[str, Field(min_length=1)] | None = None
+    """directory of a model to start from, an export or a snapshot, instead of random weights"""
     seed: Count = 0
     """seed of the initial weights and the program order, combined with the seed of the run"""
     batch_size: Annotated[Positive, Field(le=1_000_000)] = 1024

@@ -52,6 +52,8 @@ class Metadata(Record):
     device: PlainText | None = None
     cores: Positive | None = None
     matmul_rate: Above0 | None = None
+    init: "Metadata | None" = None
+    """Of the model that the training started from."""
     weights: Literal["bfloat16", "float16"] | None = None
     """Type of the weights in the file; None is fp32, in which all are loaded."""
 
@@ -227,6 +229,22 @@ def weights_digest(directory: Path | str) -> str:
     path = Path(directory) / WEIGHTS
     store.check_readable(path)
     return store.digest_of(path)[:16]
+
+
+def read_init(run: Config) -> Metadata | None:
+    """Return the metadata of the model that a training starts from, after checking that it can."""
+    if run.train.init is None:
+        return None
+    noted = read_metadata(run.train.init)
+    problem = f"train.init: {run.train.init}: its"
+    for name, size in run.model:
+        if size != (theirs := getattr(noted.model, name)):
+            raise InputError(f"{problem} model.{name} is {theirs}; set the same, not {size}")
+    ours = run.dataset.eval_fraction
+    if noted.config and (theirs := noted.config.dataset.eval_fraction) != ours:
+        fix = f"it may have learned programs that {ours} holds out; set the same"
+        raise InputError(f"{problem} dataset.eval_fraction is {theirs}; {fix}")
+    return noted
 
 
 def load_export(directory: Path | str, device: torch.device | str = "cpu", mixer: Mixer | None = None) -> GPT:

@@ -43,6 +43,8 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         vocabulary=isa.VOCABULARY_SIZE,
         model=_listed(config.model.model_dump()),
         weights=weights,
+        precision=noted.weights or "fp32",
+        start=_start(noted),
         trained=trained_on,
         epoch=noted.programs / trained_on,
         rules=f" Programs that match the rules {ood} were excluded as well." if ood else "",
@@ -92,6 +94,17 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
         metrics=["accuracy", "exact_match"],
         eval_results=results,
     )
+
+
+def _start(noted: Trained) -> str:
+    """Return what the models were trained on from which this one started, the last one first."""
+    lines, init = "", noted.init
+    while init is not None:
+        run = f"run {init.config.name}, " if init.config else ""
+        amount = f"{init.programs or 0:,} programs of the dataset `{init.data_digest}`"
+        lines += f"- started from: {run}{init.steps} steps, {amount}\n"
+        init = init.init
+    return lines
 
 
 def _last_loss(metrics: Path, last: int) -> str:

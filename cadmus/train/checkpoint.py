@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from cadmus import config, store
 from cadmus.config.fields import Count, Positive
 from cadmus.errors import InputError, RankLocalError, reading
+from cadmus.model.export import weights_digest
 from cadmus.records import Record, Sealed
 from cadmus.train import paths
 from cadmus.train.engine import Read, count_adam_steps, gather
@@ -75,6 +76,9 @@ def describe(run: config.Config, data_digest: str) -> dict[str, Any]:
     train = {key: value for key, value in values["train"].items() if key not in FREE}
     entries = train["deepspeed"].items()
     train["deepspeed"] = {key: value for key, value in entries if key not in FREE_DEEPSPEED}
+    # Another model may lie there by now.
+    if (init := train.pop("init")) is not None:
+        train["init"] = weights_digest(init)
     return {
         "data": data_digest,
         "seed": values["seed"],

@@ -18,7 +18,7 @@ from torch import distributed
 from cadmus import config
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model import mixer
-from cadmus.model.export import save_export
+from cadmus.model.export import load_export, read_init, save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, attend_to_previous
 from cadmus.model.rate import dtype_of, matmul_rate
@@ -102,6 +102,7 @@ class Training:
         self.place, self.device = place, place.device
         self.description = checkpoint.describe(run, data_digest)
         self.step, self.progress = 0, START
+        self.init = read_init(run)
 
         # The batches. One seed decides the order of the programs, the first weights and what is sampled.
         seed = seed_of(run.seed, "train", run.train.seed)
@@ -113,6 +114,9 @@ class Training:
         torch.manual_seed(seed % 2**64)
         model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
         attend_to_previous(model, run.train.previous_token_heads)
+        if run.train.init is not None:
+            # The layers of state supervision are not exported, so they keep their random weights.
+            model.load_state_dict(load_export(run.train.init).state_dict(), strict=False)
 
         # The blocks are compiled before the engine wraps the model, which then runs the compiled ones.
         problem = compile_blocks(model, run, place.device)
@@ -302,6 +306,7 @@ class Training:
             on_gpu = self.device.type == "cuda"
             metadata = {
                 "config": self.config.model_dump(),
+                **({"init": self.init.model_dump(mode="json")} if self.init else {}),
                 "data_digest": self.data_digest,
                 "steps": self.step,
                 **self.progress,

@@ -131,7 +131,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["shard", "x", "--split", "ood"], "no split 'ood'; there are train, validation, test"),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
-        (["config", "show", "nope"], "no config 'nope'; there are first, h100, "),
+        (["config", "show", "nope"], "no config 'nope'; there are first, flagship, "),
         (["config", "show", "quik"], "no config 'quik'; did you mean 'quick'?"),
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),

@@ -1,6 +1,7 @@
 """The training loop: losses, interrupting and resuming."""
 
 import os
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from cadmus import config, isa
-from cadmus.model import WEIGHTS
-from cadmus.model.export import load_export, read_metadata
+from cadmus.errors import InputError
+from cadmus.model import DEFAULT_MODEL, WEIGHTS
+from cadmus.model.export import load_export, read_init, read_metadata
 from cadmus.model.gpt import GPT
+from cadmus.pages import model
 from cadmus.train.labels import CLASSES
 from cadmus.train.paths import find_checkpoints, find_snapshots
 from tests.train import worker
@@ -219,3 +222,37 @@ def test_ranks_that_do_not_divide_the_batch_are_rejected(tmp_path):
         "train.batch_size: 33 programs cannot be shared equally by 2 ranks, in whole micro-batches; "
         "start another number of ranks"
     )
+
+
+def test_a_training_starts_from_a_model_and_says_so(tmp_path):
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    labels = {"state_weight": 0.5}
+    assert train(first, run_config(**labels)) == 0
+    # Rates of nearly 0 leave the weights where they start.
+    still = {"steps": 4, "learning_rate": 1e-12, "matrix_learning_rate": 1e-12, "precision": "fp32"}
+    assert train(second, run_config(**labels, **still, init=str(first / "model"))) == 0
+    assert_same_model(first, second, 1e-6)
+    noted = read_metadata(second / "model")
+    assert (noted.steps, noted.init) == (4, read_metadata(first / "model"))
+    # The next one knows both.
+    assert train(third, run_config(**still, init=str(second / "model"))) == 0
+    assert read_metadata(third / "model").init.init == noted.init
+    assert "- started from: run test, 10 steps" in model._start(read_metadata(third / "model"))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"model": {"layers": 3}}, "its model.layers is 8; set the same, not 3"),
+        (
+            {"dataset": {"eval_fraction": 0.2}},
+            "its dataset.eval_fraction is 0.05; it may have learned programs",
+        ),
+    ],
+)
+def test_a_model_to_start_from_must_fit(change, problem):
+    sizes = read_metadata(DEFAULT_MODEL).model.model_dump()
+    values = run_config(init=str(DEFAULT_MODEL)) | {"model": sizes}
+    run = config.parse_config(config.merged(values, change), "test")
+    with pytest.raises(InputError, match=re.escape(f"train.init: {DEFAULT_MODEL}: {problem}")):
+        read_init(run)

@@ -20,7 +20,7 @@ from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
 from cadmus.llm.models import MODELS, read_models
-from cadmus.model import CARD, FILES as MODEL_FILES
+from cadmus.model import CARD, FILES as MODEL_FILES, WEIGHTS
 from cadmus.plan import SECONDS, Seconds, training_memory
 from cadmus.store import write_text
 from cadmus.tools import has_gpu, sources_of

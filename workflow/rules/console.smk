@@ -27,7 +27,6 @@ ROUTINE = (
     "Select jobs",
     "Using shell",
 )
-
 INSTANT = ("all", "config", "study_config")
 """Rules whose jobs take no time."""
 SHOWN = 6
