@@ -41,6 +41,7 @@ PROGRAMS = 100_000
 PARTS = {
     "batch": (batches.Loader, "load"),
     "waiting": (batches.Prefetcher, "take"),
+    "copying": (batches.PackedBatch, "to"),
     "forward": (loop, "forward"),
     "backward": (engine, "backward"),
     "optimizer": (muon.Muon, "step"),
