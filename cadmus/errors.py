@@ -2,9 +2,8 @@
 
 import difflib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 
 
 class CadmusError(Exception):
@@ -45,8 +44,7 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
     except CadmusError:
         raise
     except OSError as error:
-        hint = near_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"cannot read {path}: {error.strerror or error}{hint or fix}") from None
+        raise InputError(f"cannot read {path}: {error.strerror or error}{fix}") from None
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
         raise InputError(f"{path}: not readable ({reason}){fix}") from None
@@ -91,21 +89,3 @@ def suggest(name: str, names: Iterable[str]) -> str:
     names = list(names)
     close = difflib.get_close_matches(str(name), names, 1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
-
-
-def near_path(path: PathLike[str] | str) -> str:
-    """Return a hint for a path that does not exist, `; did you mean 'PATH'?`, if names in it are misspelt."""
-    place = Path(path)
-    # A name may be too long for a file, or a directory closed to us.
-    with suppress(OSError):
-        nearest = next(parent for parent in (place, *place.parents) if parent.exists())
-        for name in place.relative_to(nearest).parts:
-            names = [entry.name for entry in nearest.iterdir() if not entry.name.startswith(".")]
-            # A missing file of a model is not one with a similar name.
-            close = difflib.get_close_matches(name, names, 1, cutoff=0.75)
-            if not close:
-                return ""
-            nearest /= close[0]
-        if nearest != place:
-            return f"; did you mean '{nearest}'?"
-    return ""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cadmus import isa
 from cadmus.distribution import CHECKOUT, NAME, VERSION
-from cadmus.errors import CadmusError, InputError, naming, near_path, reading
+from cadmus.errors import CadmusError, InputError, naming, reading
 
 # `cadmus run` and its errors need none of them.
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def check_readable(path: Path | str) -> None:
     """Check that a file exists, and is one: a FIFO would let its reader wait for ever."""
     path = Path(path)
     if not path.exists():
-        raise InputError(f"{path}: no such file{near_path(path)}")
+        raise InputError(f"{path}: no such file")
     if not path.is_file():
         raise InputError(f"{path}: not a regular file")
 

@@ -51,8 +51,7 @@ def test_an_unknown_experiment_has_a_hint(tmp_path):
         ({"snapshots": "c"}, "c: for checkpoints and snapshots; choose another path"),
         ({"snapshots": "m"}, "m: for export and snapshots; choose another path"),
         ({"metrics": "x.jsonl", "snapshots": "x.partial.jsonl"}, "for partial metrics and snapshots"),
-        ({"metrics": "config.yaml"}, "config.yaml: is not a file of metrics, and would be replaced; move it"),
-        ({"metrics": "dataset/manifest.json"}, "manifest.json: is not a file of metrics"),
+        ({"metrics": "config.yaml"}, "config.yaml: the file of metrics must end in .jsonl"),
     ],
 )
 def test_outputs_that_collide_are_found_before_the_training(tmp_path, changes, message):

@@ -116,14 +116,12 @@ for _name in experiments.NAMES:
 @options.integer_option("--directions", default=8, help="Features whose directions are exchanged.")
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="SEED", help="Random seed.")
 @options.device_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def score(
     features: Path,
     directory: Path | None,
     mixer: Any,
     output: Path,
     device: str | None,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Score FEATURES of hidden states against the VM.
@@ -154,9 +152,6 @@ def score(
     dataset = None if config is None else config.dataset
     table = scores_of(model, by_layer, dataset=dataset, **settings)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
-    if as_json:
-        click.echo(json.dumps(table.to_dicts(), indent=2))
-        return
     rows = [("variable", "layer", "programs", *COLUMNS)]
     for row in table.iter_rows(named=True):
         scores = ("" if row[name] is None else f"{row[name]:.2f}" for name in COLUMNS)

@@ -65,8 +65,7 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
 
 @llm.command()
 @_step
-@options.json_option
-def estimate(config: Config, models: Models, directory: Path, as_json: bool) -> None:
+def estimate(config: Config, models: Models, directory: Path) -> None:
     """Print the questions and their maximum cost.
 
     \b
@@ -79,9 +78,6 @@ def estimate(config: Config, models: Models, directory: Path, as_json: bool) -> 
     for name, model in models.items():
         to_ask = questions(config, model)
         rows.append({"model": name, "questions": len(to_ask), "usd": most_usd(model, to_ask)})
-    if as_json:
-        click.echo(json.dumps({"models": rows, "max_cost_usd": config.llm.max_cost_usd}, indent=2))
-        return
     cells = [[row["model"], f"{row['questions']:,}", f"{row['usd']:.2f} USD"] for row in rows]
     options.echo_table([["model", "questions", "costs at most"], *cells])
     click.echo(f"\nat most {sum(row['usd'] for row in rows):.2f} USD, if every answer reaches its limit")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.errors import InputError, near_path, printable, suggest
+from cadmus.errors import InputError, printable, suggest
 from cadmus.model import DEFAULT_MODEL
 from cadmus.tables import plain
 
@@ -39,7 +39,7 @@ class _ModelDirectory(click.Path):
                 self.fail(f"no directory or shipped model {value!r}; {suggest(value, shipped)}", param, ctx)
             value = models / value
         elif not Path(value).exists():
-            self.fail(f"Directory {value!r} does not exist{near_path(value)}", param, ctx)
+            self.fail(f"Directory {value!r} does not exist", param, ctx)
         return super().convert(value, param, ctx)
 
 

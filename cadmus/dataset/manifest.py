@@ -26,7 +26,7 @@ from cadmus.config.fields import Count, PlainText, RunName
 from cadmus.dataset.sampler import Counts
 from cadmus.dataset.shards import SCHEMA, Shard, check_columns, list_shards, read_shard
 from cadmus.dataset.splits import hash_split, hashes, matches, split_of_hashes
-from cadmus.errors import InputError, naming, near_path, reading
+from cadmus.errors import InputError, naming, reading
 from cadmus.programs import TOKEN_OF_BYTE, Samples
 from cadmus.records import Digest, Record, Sealed
 from cadmus.tools import cores, progress
@@ -141,8 +141,7 @@ def read_manifest_as(model: type[M], directory: Path | str) -> M:
     """Return the manifest of a dataset as a narrower type than :class:`Manifest`."""
     path = Path(directory) / NAME
     if not path.exists():
-        hint = near_path(path) or f"; {directory} is not a finished dataset"
-        raise InputError(f"{path}: no such file{hint}")
+        raise InputError(f"{path}: no such file; {directory} is not a finished dataset")
     return store.read_json(path, "dataset", model)
 
 

@@ -119,8 +119,6 @@ def grade_samples(
         pl.len().cast(pl.Int64).alias("samples"),
         pl.col("solved", "verified").sum(),
         pl.when(defined).then(pl.col("fits").sum()).alias("fits"),
-        pl.col("completion").filter("solved").n_unique().alias("distinct_solved"),
-        pl.col("completion").str.len_chars().mean().alias("mean_length"),
     )
     agreed = [
         None if part["fits"].has_nulls() else _agreed(part, dataset) for part in graded.iter_slices(samples)

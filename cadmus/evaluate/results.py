@@ -140,10 +140,9 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
 
     The columns are question, policy, metric, k, programs, correct (their expected number), accuracy, low,
-    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS`;
-    ``first_verified``, the first verified one of k samples exists and is solved; ``agreed``, the definition
-    with the most votes among k samples is solved; and, the same for all k, ``greedy_solved`` and the
-    :data:`CEILING`, if it is below 1. A metric is absent where it is not defined.
+    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS`; ``agreed``, the
+    definition with the most votes among k samples is solved; and, the same for all k, ``greedy_solved`` and
+    the :data:`CEILING`, if it is below 1. A metric is absent where it is not defined.
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -168,9 +167,6 @@ def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
         for metric in COUNTS
         if not part[metric].has_nulls()
     }
-    # The first verified one of k samples is any of the verified ones, each with the same probability.
-    fraction = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
-    probabilities["first_verified"] = probabilities["verified"] * fraction[:, None]
     if not part["agreed"].has_nulls():
         probabilities["agreed"] = np.zeros((len(part), ks[-1]))
         probabilities["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from cadmus.columns import COUNT, FLAG, FRACTION, NONNEGATIVE, POSITIVE, Column
+from cadmus.columns import COUNT, FLAG, FRACTION, POSITIVE, Column
 from cadmus.config.evaluation import budgets
 from cadmus.evaluate.results import CEILING, accuracy_at_k
 from cadmus.experiments.completions import ASKED, ASKED_RULES, ask, best_possible, grade_model
@@ -52,8 +52,6 @@ EXPERIMENT = Experiment(
         "solved": COUNT,
         "verified": COUNT,
         "fits": COUNT.or_null(),
-        "distinct_solved": COUNT,
-        "mean_length": NONNEGATIVE,
         "agreed": Column(pl.List(pl.Float64), low=0, high=1, null=True),
         "greedy_solved": FLAG.or_null(),
         CEILING: FRACTION.or_null(),
@@ -75,9 +73,9 @@ EXPERIMENT = Experiment(
         Figure(
             "pass_at_k",
             "Probability that at least one of k sampled completions is solved (solved@k) or verified "
-            "(verified@k), with 95% bootstrap intervals, and that the first verified one of k samples is "
-            "solved. The baseline draws completions of random training programs. For induction, also the "
-            "accuracy of the function with the most votes among k samples, and the best possible one.",
+            "(verified@k), with 95% bootstrap intervals. The baseline draws completions of random training "
+            "programs. For induction, also the accuracy of the function with the most votes among k samples, "
+            "and the best possible one.",
         ),
     ),
 )

@@ -30,11 +30,6 @@ PERCENT = PercentFormatter(1, decimals=0)
 styled = matplotlib.style.context(["default", STYLE])
 """Decorates a function that draws: it uses the style file instead of the user's settings."""
 
-PALETTE = 256
-"""Colors of a PNG, the most that it stores in one byte per pixel."""
-EXACT = 128
-"""Of them, those that are the most frequent in the drawing."""
-
 _PDF_METADATA = {"CreationDate": None, "Producer": None, "Creator": None}
 
 
@@ -47,35 +42,11 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 buffer = BytesIO()
                 figure.savefig(buffer, format="png")
                 with Image.open(buffer) as image:
-                    save_png(image, temporary)
+                    # A palette of 256 colors takes a third of the space.
+                    drawn = image.convert("RGB").quantize(dither=Image.Dither.NONE)
+                    drawn.save(temporary, format="png", optimize=True, dpi=image.info.get("dpi"))
             else:
                 figure.savefig(temporary, format="pdf", metadata=_PDF_METADATA)
-
-
-def save_png(image: Image.Image, path: Path) -> None:
-    """Write an opaque image with a palette of 256 colors, in a third of the space of RGBA.
-
-    Its :data:`EXACT` most frequent colors, those of areas and lines, stay exact. The rest of the palette
-    covers the mixtures at their edges.
-    """
-    pixels = np.asarray(image.convert("RGB"), np.uint32)
-    codes, places, counts = np.unique(
-        pixels @ np.array([1 << 16, 1 << 8, 1], np.uint32), return_inverse=True, return_counts=True
-    )
-    colors = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1).astype(np.float32)
-    nearest, distance = np.zeros(len(colors), np.uint8), np.full(len(colors), np.inf, np.float32)
-    frequent = np.argsort(-counts, kind="stable")[:EXACT]
-    palette: list[np.ndarray] = []
-    # After the frequent colors, always the one that is the farthest from the palette.
-    while len(palette) < PALETTE and distance.max() > 0:
-        number = frequent[len(palette)] if len(palette) < len(frequent) else distance.argmax()
-        from_number = ((colors - colors[number]) ** 2).sum(axis=1)
-        closer = from_number < distance
-        nearest[closer], distance[closer] = len(palette), from_number[closer]
-        palette.append(colors[number].astype(np.uint8))
-    indexed = Image.frombytes("P", image.size, nearest[places].tobytes())
-    indexed.putpalette(np.concatenate(palette).tobytes())
-    indexed.save(path, format="png", optimize=True, dpi=image.info.get("dpi"))
 
 
 def multiples(figure: FigureBase, count: int, columns: int, **shared: Any) -> np.ndarray:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from cadmus import config, isa, store
 from cadmus.config import LONGEST_PROGRAM, Config, Dataset, Model, Train
 from cadmus.config.fields import Above0, Count, NonNegative, PlainText, Positive
-from cadmus.errors import InputError, naming, near_path, reading
+from cadmus.errors import InputError, naming, reading
 from cadmus.model import CARD, CONFIG, GENERATION_CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 from cadmus.model.mixer import Mixer
@@ -187,7 +187,7 @@ def read_metadata_as(model: type[M], directory: Path | str, fix: str | None = No
     if path.exists():
         return store.read_json(path, "model", model, fix)
     if not path.with_name(CONFIG).exists():
-        raise InputError(f"{directory} is not a model export: {path}: no such file{near_path(path)}")
+        raise InputError(f"{directory} is not a model export: {path}: no such file")
     derived = _derived_metadata(path.with_name(CONFIG), path.with_name(GENERATION_CONFIG))
     return config.validate(derived, model, str(path), fix)
 

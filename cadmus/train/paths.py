@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 
 from cadmus import config, store
-from cadmus.errors import InputError, near_path
+from cadmus.errors import InputError
 
 METADATA = "meta.json"
 STATE = "state.safetensors"
@@ -51,18 +51,13 @@ class RunPaths:
             if places["export"] in place.parents:
                 problem = f"{name} inside the directory of the export, {self.export}"
                 raise InputError(f"{named[name]}: {problem}; choose another path")
-        if self.metrics.is_file() and not _has_metrics(self.metrics):
-            raise InputError(f"{self.metrics}: is not a file of metrics, and would be replaced; move it")
+        if self.metrics.suffix != ".jsonl":
+            raise InputError(f"{self.metrics}: the file of metrics must end in .jsonl")
 
     def partial(self) -> "RunPaths":
         """The paths to train with until the model is exported."""
         snapshots = self.snapshots and _partial(self.snapshots)
-        metrics = self.metrics
-        if metrics.is_char_device():
-            # It keeps no lines, which a resumed run needs.
-            checkpoints = self.checkpoints.absolute()
-            metrics = checkpoints.with_name(f"{checkpoints.name}-metrics.jsonl")
-        return replace(self, metrics=_partial(metrics), snapshots=snapshots)
+        return replace(self, metrics=_partial(self.metrics), snapshots=snapshots)
 
     def publish(self) -> None:
         """Put the files of :meth:`partial` into place, then remove them and the checkpoints.
@@ -84,16 +79,6 @@ class RunPaths:
             partial.metrics.unlink()
             if partial.snapshots is not None:
                 shutil.rmtree(partial.snapshots)
-
-
-def _has_metrics(path: Path) -> bool:
-    """Return True if a file is empty or its first line is that of metrics."""
-    with path.open("rb") as file:
-        line = file.readline(1 << 20)
-    with suppress(ValueError):
-        record = json.loads(line)
-        return isinstance(record, dict) and "step" in record
-    return not line
 
 
 def _partial(path: Path) -> Path:
@@ -161,8 +146,7 @@ def find_snapshots(directory: Path) -> list[Path]:
     """Return all snapshots, the earliest first."""
     snapshots = step_paths(directory)
     if not snapshots:
-        fix = near_path(directory) or "; give the directory of `cadmus train --snapshots`"
-        raise InputError(f"{directory}: no snapshots{fix}")
+        raise InputError(f"{directory}: no snapshots; give the directory of `cadmus train --snapshots`")
     return snapshots
 
 

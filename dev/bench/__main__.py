@@ -2,7 +2,6 @@
 
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
-prefetch   tokens per second that workers prepare for a GPU (--config)
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 attention  training steps with each implementation of attention (--config)
 
@@ -18,7 +17,6 @@ from dev.bench import data, training
 BENCHMARKS = {
     "vm": data.vm,
     "templates": data.templates,
-    "prefetch": data.prefetch,
     "train": training.train,
     "attention": training.attention,
 }

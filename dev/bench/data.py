@@ -1,21 +1,18 @@
-"""Speed of the VMs, of the samplers, and of what prepares batches."""
+"""Speed of the VMs and of the samplers."""
 
 import statistics
-import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Dataset, load_config
-from cadmus.dataset.sampler import Sampler, sample
-from cadmus.programs import Programs, Samples
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import Sampler
+from cadmus.programs import Programs
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
-from cadmus.train.batches import Loader, Prefetcher
 from cadmus.vm import compiled, reference
-from dev.measure import ROOT, Facts, flat, median_seconds, seconds_of
+from dev.measure import Facts, flat, median_seconds, seconds_of
 
 DIGITS, ARITHMETIC, COMPARISONS = "0123456789", "+-*/%xn", "<>="
 PROGRAMS, PROGRAM_LENGTH = 100_000, 33
@@ -24,8 +21,6 @@ CANDIDATES = 65_536
 TEMPLATE_PROGRAMS = 50_000
 """True programs requested from each template."""
 REPEATS = 5
-BATCH_PROGRAMS, BATCHES, WORKERS = 10_000, 40, (1, 2, 4)
-"""Programs of each template; batches, and the threads that prepare them."""
 
 
 def vm() -> Facts:
@@ -91,20 +86,3 @@ def templates() -> Facts:
             "candidates_per_second": round(statistics.median(sampled)),
         }
     return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
-
-
-def prefetch(config: Path | None = None) -> Facts:
-    """Measure the tokens per second that workers prepare, labels included, by default of ``h100``."""
-    run = load_config(config or ROOT / "config/h100.yaml")
-    samples = Samples.concat([sample(run.dataset, 0, name, "train", 0, BATCH_PROGRAMS) for name in TEMPLATES])
-    loader = Loader(samples, 0, run)
-    loader.load(0)
-    rows = {}
-    for workers in progress("workers", WORKERS, unit="count"):
-        prefetcher = Prefetcher(loader.load, range(1, BATCHES + 1), workers)
-        start = time.perf_counter()
-        tokens = sum(prefetcher.take().tokens for _ in range(BATCHES))
-        seconds = time.perf_counter() - start
-        prefetcher.close()
-        rows[f"workers_{workers}"] = {"tokens_per_second": round(tokens / seconds)}
-    return flat({"programs": run.train.batch_size, "batches": BATCHES}, rows)

@@ -1,6 +1,6 @@
 """pass@k: the estimator against all draws, counts of samples, the baseline and the accuracies."""
 
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -67,8 +67,6 @@ def test_samples_are_counted_per_program():
         ("34+8<", 4, 1, 2, None),
         ("34+6>", 4, 0, 0, None),
     ]
-    assert found["distinct_solved"].to_list() == [1, 0]
-    assert found["mean_length"].to_list() == [0.75, 1.5]
 
 
 def induced(program: str, prompt_length: int, answers: list[str]) -> pl.DataFrame:
@@ -77,9 +75,9 @@ def induced(program: str, prompt_length: int, answers: list[str]) -> pl.DataFram
     return grade_samples(tasks, lambda *_: policy, MODEL, Dataset(), len(answers))
 
 
-def test_solved_completions_that_differ_are_counted():
+def test_functions_of_samples_are_counted():
     found = induced("1f2=3f4=\\1+;", 8, ["\\1+;", "\\1+;", "\\2+1-;", "\\2;"])
-    assert found.select("solved", "fits", "distinct_solved").rows() == [(3, 3, 2)]
+    assert found.select("solved", "fits").rows() == [(3, 3)]
     # Of one, of two and of four samples, how often the most frequent function that fits is right.
     assert found["agreed"].to_list() == [[0.75, 1.0, 1.0]]
 
@@ -127,7 +125,7 @@ def results(solved: list[int], asked: list[str]) -> pl.DataFrame:
 def test_accuracies_are_means_over_programs():
     found = accuracy_at_k(results([0, 1, 2, 4], list("abcd")))
     metrics = found["metric"].unique(maintain_order=True).to_list()
-    assert metrics == ["solved", "verified", "first_verified", "greedy_solved"]
+    assert metrics == ["solved", "verified", "greedy_solved"]
     solved = found.filter(metric="solved")
     assert solved["k"].to_list() == [1, 2, 4]
     assert solved["accuracy"].to_list() == pytest.approx(
@@ -137,12 +135,3 @@ def test_accuracies_are_means_over_programs():
     assert found.filter(metric="greedy_solved")["accuracy"].to_list() == [1 / 4] * 3
     assert (found["low"] <= found["accuracy"]).all()
     assert (found["accuracy"] <= found["high"]).all()
-
-
-@pytest.mark.parametrize(("solved", "verified"), [(0, 0), (0, 2), (1, 1), (1, 3), (2, 3), (4, 4)])
-def test_the_first_verified_sample_is_solved_as_often_as_in_all_orders(solved, verified):
-    found = accuracy_at_k(results([solved], ["a"]).with_columns(verified=pl.lit(verified)))
-    for k, accuracy in found.filter(metric="first_verified").select("k", "accuracy").rows():
-        # Samples below `solved` are solved, those below `verified` verified.
-        picks = [next((n for n in order[:k] if n < verified), 4) for order in permutations(range(4))]
-        assert accuracy == pytest.approx(np.mean([pick < solved for pick in picks])), k

@@ -297,19 +297,6 @@ def test_figures_are_valid_and_reproducible(name: str, drawn) -> None:
         assert len(image.convert("L").getcolors()) > 10, "something is drawn"
 
 
-def test_a_palette_keeps_frequent_colors_and_changes_others_little(tmp_path: Path) -> None:
-    shades = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
-    area = np.full((100, 200, 3), (254, 1, 77), np.uint8)
-    few = np.arange(256, dtype=np.uint8).repeat(30).reshape(-1, 40, 1).repeat(3, axis=2)
-    for pixels, largest, mean in ((np.concatenate([shades, area]), 80, 25), (few, 0, 0)):
-        style.save_png(Image.fromarray(pixels), tmp_path / "drawn.png")
-        with Image.open(tmp_path / "drawn.png") as image:
-            difference = np.abs(np.asarray(image.convert("RGB"), int) - pixels)
-        assert difference.max() <= largest
-        assert difference[: len(shades)].mean() <= mean
-        assert not difference[len(shades) :].any()
-
-
 @pytest.mark.parametrize("name", of_kind("table"))
 def test_tables_are_complete_and_reproducible(name: str, drawn) -> None:
     first = drawn(name)

@@ -75,18 +75,6 @@ def test_the_newest_checkpoints_are_kept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-100000000", "step-99999999"]
 
 
-def test_metrics_for_a_device_are_kept_beside_the_checkpoints(tmp_path):
-    paths = RunPaths(tmp_path / "ck", tmp_path / "model", tmp_path / "device")
-    paths.metrics.symlink_to("/dev/null")
-    partial = paths.partial()
-    assert partial.metrics == tmp_path / "ck-metrics.partial.jsonl"
-    partial.metrics.write_text('{"step": 1}\n')
-    make(paths.checkpoints / "step-00000002")
-    paths.publish()
-    assert list(tmp_path.iterdir()) == [paths.metrics]
-    assert paths.metrics.is_char_device()
-
-
 def test_an_error_while_publishing_loses_nothing(paths, monkeypatch):
     def refuse(*arguments, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
