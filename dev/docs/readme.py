@@ -75,6 +75,7 @@ def _provenance(results: Path) -> Facts:
         "training_seconds": round(model.seconds, 1),
         "cores": model.cores,
         "device": model.device,
+        "init": model.config.train.init,
     }
 
 
@@ -117,10 +118,11 @@ def results_page(published: Path) -> str:
 def _origin(published: Path) -> str:
     """Return a sentence with the config, commit and size of a run."""
     run = json.loads((published / "run.json").read_text(encoding="utf-8"))
+    start = f", from `{run['init']}`" if run.get("init") else ""
     device = f"{run['cores']} CPU cores" if run["device"] == "cpu" else f"one {run['device']}"
     return (
         f"Run `{run['name']}` ([config](../../../config/{run['name']}.yaml), digest "
         f"`{run['config_digest']}`, commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
         f"{run['programs']:,} programs ({run['tokens']:,} tokens) in {run['steps']:,} steps and "
-        f"{run['training_seconds'] / 60:.1f} minutes of training on {device}."
+        f"{run['training_seconds'] / 60:.1f} minutes of training on {device}{start}."
     )
