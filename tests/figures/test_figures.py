@@ -365,7 +365,7 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert solved.get_xdata().tolist() == verified.get_xdata().tolist() == [1, 2, 4, 8]
     assert solved.get_ydata()[0] == pytest.approx(2 / 8)
     assert (solved.get_ydata()[-1], verified.get_ydata()[-1]) == (0.8, 1)
-    assert [line.get_ydata().tolist() for line in figure.axes[10].lines[4:6]] == [
+    assert [line.get_ydata().tolist() for line in figure.axes[10].lines[3:5]] == [
         [0.1, 0.2, 0.4, 0.5],
         [0.8] * 4,
     ]
