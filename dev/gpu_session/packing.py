@@ -28,7 +28,7 @@ PLATFORM = (
     "--abi=none",
 )
 SYSTEMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
-MOST_MIB = 45.0
+MOST_MIB = 60.0
 """Of all that travels: the limit of the machine is 64."""
 COMMAND = "python3 -m dev.gpu_session run"
 
