@@ -78,7 +78,7 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     assert "earlier results" not in text
     data = {path.name for path in (tmp_path / "docs/results/quick").glob("*grid.*")}
     assert data == {"comparison_grid.png", "comparison_grid.parquet"}
-    for name in ("comparison_grid.parquet", "interchange.csv"):
+    for name in ("comparison_grid.parquet", "induction.csv"):
         assert f"]({name})." in page
         assert (tmp_path / "docs/results/quick" / name).is_file()
 
