@@ -42,7 +42,7 @@ def _rehearse(place: Path) -> None:
     there, back = place / "there", place / "back"
     for folder in (there, back, place / "home"):
         shutil.rmtree(folder, ignore_errors=True)
-    # What travels, and nothing else.
+    # Only what travels.
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(there)], check=True)
     shutil.rmtree(there / ".git")
     shutil.copytree(PACKED, there / PACKED.name)

@@ -198,8 +198,8 @@ class Prefetcher:
     """The batches of consecutive steps on the device of a rank, prepared before they are needed.
 
     With ``workers``, as many processes prepare them. Threads would take turns with the one that launches
-    kernels, which makes the step of a small model longer by half. Without workers, as on a CPU, where they
-    would take time from the step, :meth:`prepare` loads the next batch.
+    kernels and slow it down. Without workers, as on a CPU, where they would take time from the step,
+    :meth:`prepare` loads the next batch.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Prefetcher:
         self._loaded = None
 
 
-class _Steps(Dataset["Batch | InputError"]):
+class _Steps(Dataset[Batch | InputError]):
     """The batches of steps as a dataset of PyTorch; an InputError is an element, which keeps its line."""
 
     def __init__(self, load: Callable[[int], Batch]) -> None:

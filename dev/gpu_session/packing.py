@@ -1,4 +1,4 @@
-"""What travels to the rented machine with the repository: wheels that it lacks, and the commit."""
+"""Pack what the rented machine needs besides the repository: wheels that it lacks, and the commit."""
 
 import importlib.metadata
 import shutil

@@ -294,7 +294,7 @@ def unpack(session: Session) -> None:
     wheels = sorted(WHEELS.glob("*.whl"))
     if not wheels or not COMMIT.is_file():
         raise Stop(f"{PACKED}: not there or not whole; run `python -m dev.gpu_session pack` at home first")
-    session.note(commit=COMMIT.read_text().strip())
+    session.note(commit=COMMIT.read_text().strip(), programs=None)
     for wheel in wheels:
         try:
             with zipfile.ZipFile(wheel) as file:
