@@ -35,8 +35,8 @@ from cadmus.train.paths import snapshot_steps
 DEVICES, SECONDS = TABLES / "devices.yaml", TABLES / "seconds.yaml"
 SAMPLE = 8_192
 """Candidates sampled per template to measure the length of its programs."""
-BYTES_PER_TOKEN = 0.65
-"""Of a token in a compressed shard: 0.646 for ``quick``, 0.61 for ``paper``."""
+BYTES_PER_TOKEN = 0.69
+"""Of a token in a compressed shard: 0.69 for ``quick``, 0.64 for ``paper``."""
 BYTES_FP32 = 4
 BYTES_PER_GPU, BYTES_PER_CORE = 6 * 10**9, 3 * 10**9 // 2
 """Host memory of a rank, on a GPU or per core."""
@@ -225,7 +225,7 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
 
 @functools.lru_cache(maxsize=1)
 def average_program(seed: int, dataset_json: str) -> tuple[float, float]:
-    """Return the mean tokens, ends included, of training programs and pairs that attend, from a small sample.
+    """Return the mean tokens of training programs and pairs that attend, from a small sample.
 
     Deduplication drops short programs, so datasets have more tokens (2% for ``quick``, 8% for ``paper``).
     """
@@ -249,7 +249,7 @@ def _average(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
         problem = f"all of {SAMPLE} candidates have more than dataset.max_length {dataset.max_length}"
         raise InputError(f"dataset.templates.{name}: {problem} instructions; raise it")
     true = short & are_true(programs)
-    tokens = programs.lengths[true if true.any() else short] + 1
+    tokens = programs.lengths[true if true.any() else short]
     return tokens.mean(), causal_pairs(tokens).mean()
 
 

@@ -48,7 +48,7 @@ def tokens(directory: Path, better: Path | None) -> pl.DataFrame:
 def losses(directory: Path) -> pl.DataFrame:
     """Return per template the mean tokens of programs and completions, pairs that attend, loss and floor."""
     found, _ = read_results(directory / "experiments" / "loss.parquet", get("loss").table)
-    length = found["program"].str.len_chars() + 1
+    length = found["program"].str.len_chars()
     found = found.with_columns(program=length, pairs=pl.Series(causal_pairs(length.to_numpy())))
     grouped = found.group_by("template", maintain_order=True)
     loss, floor = (pl.col(name) * pl.col("tokens") for name in ("loss", "floor"))

@@ -60,10 +60,9 @@ class Config(Section):
     def _check(self) -> "Config":
         if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
             raise ValueError("dataset.templates: no template has train programs; set train of at least one")
-        needed = self.dataset.max_length + 1
-        if (self.train.row_length or needed) < needed:
-            program = f"dataset.max_length {self.dataset.max_length} and the end token"
-            problem = f"{self.train.row_length} is too short for {program}"
+        needed, length = self.dataset.max_length, self.train.row_length
+        if (length or needed) < needed:
+            problem = f"{length} is too short for programs of dataset.max_length"
             raise ValueError(f"train.row_length: {problem}; set at least {needed}")
         layers = self.model.layers
         for field in ("state_layer", "pair_layer"):
@@ -77,7 +76,7 @@ class Config(Section):
     @property
     def row_length(self) -> int:
         """Tokens of a packed row of the training."""
-        return self.train.row_length or self.dataset.max_length + 1
+        return self.train.row_length or -(-self.dataset.max_length // 8) * 8
 
     def dataset_digest(self) -> str:
         """Return 16 hexadecimal digits of everything that decides which programs are sampled.

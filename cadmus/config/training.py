@@ -216,7 +216,7 @@ class Train(Section):
     micro_batch_size: Positive | None = None
     """programs per forward pass on one rank; all programs of the rank when null"""
     row_length: Annotated[Positive, Field(le=65_536)] | None = None
-    """tokens per packed row; the longest program and its end token when null"""
+    """tokens per packed row; when null, the longest program, rounded up to a multiple of 8"""
     optimizer: Literal["adam", "muon"] = "muon"
     """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""
     learning_rate: Rate = 2e-3

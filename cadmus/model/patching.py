@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from cadmus.model.inference import Cadmus
 from cadmus.programs import TOKEN_OF_BYTE, Programs
 
-STEPS, BATCH, RATE = 40, 128, 0.02  # of Adam, which learns a subspace
+STEPS, BATCH, RATE = 40, 64, 0.02  # of Adam, which learns a subspace
 POINTS = 4  # between the two states of a pair, at which gradients attribute an answer to directions
 
 

@@ -52,14 +52,15 @@ def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Programs, each with its end token, packed into R rows of L tokens."""
+    """Programs packed into R rows of L tokens."""
 
     tokens: Tensor
     positions: Tensor
     segments: Tensor
     """int64, shape (R, L), for ``GPT.forward``; padding has segment -1."""
     targets: Tensor
-    """int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding."""
+    """int64, shape (R, L), the next token, that after a program being its end, or ``NO_TARGET`` where nothing is
+    predicted: in label-only programs and in the padding."""
     completion_mask: Tensor
     """bool, shape (R, L), True where the target belongs to a completion."""
     token_count: int
@@ -112,11 +113,9 @@ class Batch(NamedTuple):
 
     micro_batches: list[PackedBatch]
     tokens: int
-    """End tokens included."""
+    """Those that are computed: the end of a program is predicted, but predicts nothing."""
     pairs: int
     """Of a token and one that it attends to, on which the FLOPs of attention depend."""
-    instructions: int
-    """Tokens with labels of state supervision."""
     targets: int
     """Tokens to predict."""
     completion_targets: int
@@ -166,9 +165,8 @@ class Loader:
                 self._pack(programs.take(rows), prompt_lengths[rows], rows < len(batch), (step, number))
                 for number, rows in mine
             ],
-            tokens=int(lengths.sum()) + train.batch_size,
-            pairs=int(causal_pairs(lengths + 1).sum()),
-            instructions=int(lengths.sum()),
+            tokens=int(lengths.sum()),
+            pairs=int(causal_pairs(lengths).sum()),
             targets=targets,
             completion_targets=targets - int(prompt_targets.sum()),
         )
@@ -286,45 +284,41 @@ def pack_batch(
     row_length: int,
     supervision: Supervision = NEXT_TOKEN_ALONE,
 ) -> PackedBatch:
-    """Pack n programs, the first at the start of their data, and their end tokens into rows.
+    """Pack n programs, the first at the start of their data, into rows.
 
     ``prompt_lengths`` are integers of shape (n,).
     """
     labels, numbers, learned, exchange = supervision
-    lengths = programs.lengths + 1
+    lengths = programs.lengths
     rows, columns, row_count = pack(lengths, row_length)
     # Of each token: the program, its position in it, and its place in the rows.
     program = np.repeat(np.arange(len(lengths)), lengths)
-    position = np.arange(len(program)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    position = np.arange(len(program)) - np.repeat(programs.offsets[:-1], lengths)
     place = (rows * row_length + columns)[program] + position
-    # Every instruction has a target after it: the next one, or the end.
-    has_target = position < (lengths - 1)[program]
-    token = np.full(len(program), isa.END_ID, np.int64)
-    token[has_target] = TOKEN_OF_BYTE[programs.data]
+    token = TOKEN_OF_BYTE[programs.data].astype(np.int64)
+    following = np.append(token[1:], isa.END_ID)
+    following[programs.offsets[1:] - 1] = isa.END_ID
 
-    def arrange(padding: float, values: np.ndarray, places: np.ndarray) -> Tensor:
+    def arrange(padding: float, values: np.ndarray) -> Tensor:
         shape = values.shape[1:]
         arranged = np.full((row_count * row_length, *shape), padding, values.dtype)
-        arranged[places] = values
+        arranged[place] = values
         return torch.from_numpy(arranged.reshape(row_count, row_length, *shape))
 
-    targeted = place[has_target]
-    following = token[1:][has_target[:-1]]
     if learned is not None:
-        following[~learned[program[has_target]]] = NO_TARGET
+        following[~learned[program]] = NO_TARGET
     if exchange is not None:
-        places = torch.from_numpy(targeted)
+        places = torch.from_numpy(place)
         exchange = Exchange(places[exchange.states], places[exchange.donors], exchange.shift)
-    completing = (position + 1 >= np.asarray(prompt_lengths)[program])[has_target]
     return PackedBatch(
-        tokens=arrange(isa.END_ID, token, place),
-        positions=arrange(0, position, place),
-        segments=arrange(-1, program, place),
-        targets=arrange(NO_TARGET, following, targeted),
-        completion_mask=arrange(False, completing, targeted),
+        tokens=arrange(isa.END_ID, token),
+        positions=arrange(0, position),
+        segments=arrange(-1, program),
+        targets=arrange(NO_TARGET, following),
+        completion_mask=arrange(False, position + 1 >= np.asarray(prompt_lengths)[program]),
         token_count=len(token),
-        labels=None if labels is None else arrange(NO_TARGET, labels, targeted),
-        numbers=None if numbers is None else arrange(np.nan, numbers, targeted),
+        labels=None if labels is None else arrange(NO_TARGET, labels),
+        numbers=None if numbers is None else arrange(np.nan, numbers),
         exchange=exchange,
     )
 

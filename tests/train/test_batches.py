@@ -45,8 +45,7 @@ def test_label_only_programs_have_labels_and_no_targets():
     batch = Loader(training_set, 0, run).load(0)
     (packed,) = batch.micro_batches
     assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
-    assert batch.instructions == batch.targets + 4 * 10 == int((packed.labels[..., 0] != NO_TARGET).sum())
-    assert batch.tokens == batch.instructions + 8
+    assert batch.tokens == batch.targets + 4 * 10 == int((packed.labels[..., 0] != NO_TARGET).sum())
     only = [
         segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()
     ]
@@ -106,7 +105,7 @@ def test_counts_cover_all_ranks():
     batches = [
         Loader(training_set, 0, small(), Place(rank, 2, torch.device("cpu"))).load(0) for rank in (0, 1)
     ]
-    tokens = [len(string) + 1 for string in strings]
+    tokens = [len(string) for string in strings]
     for batch in batches:
         assert batch.tokens == sum(tokens)
         # Each token attends to itself and to those before it in its program.
@@ -159,13 +158,11 @@ def test_a_packed_batch_holds_each_program_once(strings):
                 assert not any(completing)
                 continue
             prompt = prompt_lengths[segment]
-            assert completing == [
-                targets[place] != NO_TARGET and place + 1 >= prompt for place in range(len(tokens))
-            ]
+            assert completing == [place + 1 >= prompt for place in range(len(tokens))]
             assert packed.positions[row][inside].tolist() == list(range(len(tokens)))
-            assert targets.tolist() == [*tokens[1:].tolist(), NO_TARGET]
+            assert targets.tolist() == [*tokens[1:].tolist(), isa.END_ID]
             found.append("".join(isa.INSTRUCTIONS[token].symbol for token in tokens))
-    assert sorted(found) == sorted(string + "." for string in strings)
+    assert sorted(found) == sorted(strings)
     assert packed.token_count == (packed.segments >= 0).sum()
 
 
@@ -176,10 +173,8 @@ def test_labels_are_packed_with_their_instructions():
     starts = programs.offsets[:-1]
     for row, column in np.argwhere(packed.segments.numpy() >= 0):
         segment, position = packed.segments[row, column], packed.positions[row, column]
-        inside = position < programs.lengths[segment]
         at = starts[segment] + position
-        wanted = [at, at + 7] if inside else [NO_TARGET, NO_TARGET]
-        assert packed.labels[row, column].tolist() == wanted
+        assert packed.labels[row, column].tolist() == [at, at + 7]
     assert (packed.labels[packed.segments < 0] == NO_TARGET).all()
     assert int((packed.labels != NO_TARGET).sum()) == 2 * (packed.targets != NO_TARGET).sum()
     assert pack_batch(programs, np.ones(50), 32).labels is None

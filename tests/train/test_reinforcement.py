@@ -112,9 +112,9 @@ def test_what_solves_is_rewarded_against_the_mean_of_its_prompt(monkeypatch):
     found = {text.removeprefix("941-*"): weights for text, weights in weights_by_program(rollout).items()}
     # Three of four solve it. The one that was sampled twice is computed once, and counts twice.
     assert found == {
-        "55*2+=.": pytest.approx([0.25] * 7),
-        "39*=.": pytest.approx([0.5] * 5),
-        "9>.": pytest.approx([-0.75] * 3),
+        "55*2+=": pytest.approx([0.25] * 7),
+        "39*=": pytest.approx([0.5] * 5),
+        "9>": pytest.approx([-0.75] * 3),
     }
     assert counts_of(rollout) == dict(zip(COUNTS, (3, 1, 0, 0, 0, 3), strict=True))
 
@@ -155,7 +155,7 @@ def test_an_induction_is_rewarded_by_the_probability_that_it_is_right(monkeypatc
 def test_lenient_and_dropping_completions_are_not_rewarded(monkeypatch):
     rollout, _ = written(monkeypatch, "34+7=", 4, "basic_math", ["=", "__1", "", "=!!"])
     found = weights_by_program(rollout)
-    assert [text for text, weights in found.items() if weights[0] > 0] == ["34+7=."]
+    assert [text for text, weights in found.items() if weights[0] > 0] == ["34+7="]
     counts = counts_of(rollout)
     assert (counts["solved"], counts["lenient"], counts["dropping"]) == (1, 2, 1)
 

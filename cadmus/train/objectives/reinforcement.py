@@ -165,8 +165,8 @@ class Reinforcement(Objective):
 
         # A prompt is computed once. Sampling is a forward pass, a third of training.
         every = np.arange(0, len(texts), k)
-        pairs, of_prompts = causal_pairs(programs.lengths + 1), causal_pairs(prompt_length)
-        tokens = int(prompt_length[every].sum() + (completions.lengths + 1).sum())
+        pairs, of_prompts = causal_pairs(programs.lengths), causal_pairs(prompt_length)
+        tokens = int(prompt_length[every].sum() + completions.lengths.sum())
         sampled_pairs = int(pairs.sum() - of_prompts.sum() + of_prompts[every].sum())
         flops = training_flops(self._run.model, tokens, sampled_pairs) / 3
         flops += training_flops(self._run.model, packed.token_count, int(pairs[rows].sum()))

@@ -44,11 +44,11 @@ class StateSupervision(Objective):
             errors = F.smooth_l1_loss(SCALE * numbers, values.nan_to_num(), reduction="none") / 10
             total = total + (errors.where(~values.isnan(), 0).sum(0) * self._numbers).sum()
         self.sums[0] += total.detach()
-        return total * (self.ranks * self._weight / batch.instructions)
+        return total * (self.ranks * self._weight / batch.tokens)
 
     def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
         """Return the mean loss of the labels, those of a token summed by their weights."""
-        return {"state_loss": sums[0] / batch.instructions}
+        return {"state_loss": sums[0] / batch.tokens}
 
 
 OBJECTIVE = StateSupervision
