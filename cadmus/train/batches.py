@@ -59,8 +59,8 @@ class PackedBatch:
     segments: Tensor
     """int64, shape (R, L), for ``GPT.forward``; padding has segment -1."""
     targets: Tensor
-    """int64, shape (R, L), the next token, that after a program being its end, or ``NO_TARGET`` where nothing is
-    predicted: in label-only programs and in the padding."""
+    """int64, shape (R, L), the next token, or ``NO_TARGET`` in label-only programs and in the padding; after
+    the last instruction of a program it is the end."""
     completion_mask: Tensor
     """bool, shape (R, L), True where the target belongs to a completion."""
     token_count: int
