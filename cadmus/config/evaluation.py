@@ -145,6 +145,16 @@ class Interchange(Settings):
     """size of the learned and of the random subspace"""
 
 
+class Decoding(Section):
+    """How a model with full attention completes programs."""
+
+    order: Literal["confidence", "margin", "random", "left"] = "confidence"
+    """token that is chosen next: the most likely one, the one with the largest margin to the second, any
+    one, or the leftmost one"""
+    tokens: Positive = 1
+    """tokens chosen at a time"""
+
+
 class Evaluate(Section):
     """Experiments with the trained model, each with a section of its own."""
 
@@ -152,6 +162,8 @@ class Evaluate(Section):
     """split whose programs are completed"""
     batch_size: Positive | None = None
     """programs completed at a time; when null, a number that suits the device"""
+    decoding: Decoding = Decoding()
+    """of masked diffusion"""
     completions: Completions = Completions()
     loss: Loss = Loss()
     pass_at_k: PassAtK = PassAtK()

@@ -22,6 +22,7 @@ from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
+from cadmus.isa import VOCABULARY_SIZE
 from cadmus.tables import counted
 
 T = TypeVar("T")
@@ -71,7 +72,17 @@ class Config(Section):
                 raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
+        if self.model.attention == "full":
+            self._check_diffusion()
         return self
+
+    def _check_diffusion(self) -> None:
+        for name in ("reinforcement", "interchange_training", "label_only"):
+            if fraction := getattr(self.train, name).fraction:
+                raise ValueError(f"train.{name}.fraction: needs model.attention causal, got {fraction}")
+        if self.dataset.max_length >= VOCABULARY_SIZE:
+            rule = f"must be below {VOCABULARY_SIZE} with model.attention full, where a token is a length"
+            raise ValueError(f"dataset.max_length: {rule}, got {self.dataset.max_length}")
 
     @property
     def row_length(self) -> int:

@@ -44,6 +44,9 @@ class Model(Section):
     """tie the input and output embeddings"""
     activation: Literal["gelu", "relu2"] = "gelu"
     """activation of the MLP; `relu2` is the square of ReLU"""
+    attention: Literal["causal", "full"] = "causal"
+    """what a token attends to: itself and the earlier ones; or, for masked diffusion, all tokens of the
+    program, in a prompt those of the prompt"""
     mixer: Annotated[str, Field(pattern=r"^(attention|[\w.]+:\w+)$")] = ATTENTION
     """what mixes tokens: `attention`, or a class such as `cadmus.model.mixer:GatedRecurrence`; the module of
     one of your own is imported, and its code runs"""
@@ -55,6 +58,8 @@ class Model(Section):
             raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
         if head_width % 2:
             raise ValueError(f"heads: rotary positions need an even width per head, got {head_width}")
+        if self.attention == "full" and self.mixer != ATTENTION:
+            raise ValueError(f"attention: full needs the mixer {ATTENTION}, got {self.mixer}")
         return self
 
 
@@ -326,11 +331,11 @@ class Train(Section):
         if self.label_only.count(self.batch_size) == self.batch_size:
             raise ValueError(f"label_only.fraction: leaves no other program of {self.batch_size}; lower it")
 
-    @property
-    def objectives(self) -> list[str]:
-        """Names of the objectives, modules in ``cadmus/train/objectives``: those with a weight above 0."""
+    def objectives(self, model: Model) -> list[str]:
+        """Return the names of the objectives, modules in ``cadmus/train/objectives``, with a weight."""
         weights = {
-            "next_token": 1,
+            "next_token": model.attention == "causal",
+            "masked_diffusion": model.attention == "full",
             "state_supervision": self.state_weight,
             "reinforcement": len(self.reinforcement_steps),
         }

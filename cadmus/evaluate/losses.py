@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cadmus import isa
+from cadmus.model.diffusion import log_likelihoods
 from cadmus.programs import Programs
 from cadmus.tools import progress
 
@@ -17,7 +18,12 @@ _PROGRAMS_AT_ONCE = 2_048  # each token has 65 log-probabilities: those of all p
 def completion_losses(
     model: "Cadmus", programs: Programs, prompt_length: np.ndarray, bar: bool = False
 ) -> np.ndarray:
-    """Return the mean loss of each completion, its end included, in nats per token: float64, shape (n,)."""
+    """Return the mean loss of each completion, its end included, in nats per token: float64, shape (n,).
+
+    With full attention, the length of a completion is in the place of its end.
+    """
+    if not model.causal:
+        return -log_likelihoods(model, programs, prompt_length) / (programs.lengths - prompt_length + 1)
     completions = programs.suffixes(prompt_length).to_strings()
     losses = np.empty(len(programs))
     starts = range(0, len(programs), _PROGRAMS_AT_ONCE)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import FRACTION, Column, Table
-from cadmus.config import Config, digest, validate
+from cadmus.config import Config, Model, digest, validate
 from cadmus.errors import InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
@@ -78,6 +78,12 @@ class Experiment:
     """True if it reads the test split."""
     snapshots: bool = False
     """True if it reads the snapshots of a training instead of one model."""
+    attention: Literal["causal", "full"] | None = None
+    """``model.attention`` of the models that it can ask; None if it asks all."""
+
+    def asks(self, model: Model) -> bool:
+        """Tell whether it can ask a model of these sizes."""
+        return self.attention in (None, model.attention)
 
     @property
     def table(self) -> Table:
@@ -115,6 +121,9 @@ class Subject:
         config = config or read_metadata(self.directory).config
         if config is None:
             raise InputError(f"{self.directory / METADATA}: config: missing; give the config of the training")
+        if not get(experiment).asks(config.model):
+            needs = f"{experiment} needs {get(experiment).attention}"
+            raise InputError(f"{self.directory}: model.attention: is {config.model.attention}; {needs}")
         before = getattr(config.evaluate, experiment)
         after = validate({**before.model_dump(), **(settings or {})}, type(before), f"evaluate {experiment}")
         evaluate = config.evaluate.model_copy(update={experiment: after})
@@ -136,7 +145,9 @@ class Subject:
                     f"{directory}: dataset.{key}: the model was trained with {theirs}, the config says "
                     f"{ours}, so test programs may have been trained on; use the config of the model"
                 )
-        return Cadmus.load(directory, self.device, self.config.evaluate.batch_size, self.mixer)
+        model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size, self.mixer)
+        model.decoding = self.config.evaluate.decoding
+        return model
 
     def dataset_directory(self) -> Path:
         if self.dataset is None:

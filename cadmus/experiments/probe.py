@@ -202,6 +202,7 @@ def findings(results: pl.DataFrame) -> Findings:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    attention="causal",
     columns={
         **{"target": one_of(("x", "y")), "layer": LAYER, "token": TOKEN},
         **{"programs": POSITIVE, "correct": COUNT, **ACCURACY},

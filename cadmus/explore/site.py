@@ -132,8 +132,9 @@ def write_site(
 
 def check_mixer(sizes: Model, name: str) -> None:
     """Check that the page can run a model of these sizes."""
-    if sizes.mixer != ATTENTION:
-        raise InputError(f"{name}: the page runs attention alone, not {sizes.mixer}")
+    if sizes.mixer != ATTENTION or sizes.attention == "full":
+        found = sizes.mixer if sizes.mixer != ATTENTION else "full attention"
+        raise InputError(f"{name}: the page runs causal attention alone, not {found}")
 
 
 def weights(model: Cadmus) -> bytes:

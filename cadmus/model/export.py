@@ -329,12 +329,12 @@ def _named_weights(model: GPT) -> dict[str, torch.Tensor]:
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
     """Return ``config.json`` of a GPT-NeoX model."""
-    # Nothing but Cadmus knows a mixer of one's own.
-    own = sizes.mixer != config.ATTENTION
+    # Nothing but Cadmus knows a mixer of one's own, or GPT-NeoX with full attention.
+    own = sizes.mixer != config.ATTENTION or sizes.attention == "full"
     return {
         "architectures": ["Cadmus" if own else "GPTNeoXForCausalLM"],
         "model_type": "cadmus" if own else "gpt_neox",
-        "vocab_size": isa.VOCABULARY_SIZE,
+        "vocab_size": isa.VOCABULARY_SIZE + (sizes.attention == "full"),
         **{key: getattr(sizes, name) for name, key in _KEYS_OF_SIZES.items()},
         "attention_bias": True,
         "use_parallel_residual": False,

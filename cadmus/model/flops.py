@@ -32,6 +32,11 @@ def causal_pairs(tokens: np.ndarray) -> np.ndarray:
     return tokens * (tokens + 1) // 2  # of programs, not of packed rows: attention is within a program
 
 
+def full_pairs(prompts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """As :func:`causal_pairs`, with full attention; a prompt attends to itself alone."""
+    return prompts**2 + (tokens - prompts) * tokens
+
+
 def block_matrices(sizes: Model) -> int:
     """Return the parameters in the matrices of a block: query, key, value, output and two of the MLP."""
     return _mixing(sizes)[0] + 2 * sizes.width * sizes.mlp
@@ -48,4 +53,5 @@ def _mixing(sizes: Model) -> tuple[int, int]:
 
 def embedding_count(sizes: Model) -> int:
     """Return the parameters of the input and output embeddings."""
-    return isa.VOCABULARY_SIZE * sizes.width * (1 if sizes.tied else 2)
+    mask = sizes.attention == "full"
+    return (isa.VOCABULARY_SIZE + mask) * sizes.width * (1 if sizes.tied else 2)

@@ -27,6 +27,8 @@ LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
 """By the names that ``transformers`` has for them."""
+MASK_ID = isa.VOCABULARY_SIZE
+"""Token of masked diffusion, which no program contains."""
 PREVIOUS_GAP = 4.0
 """Score of the token that a previous-token head starts to attend to, less that of its neighbors."""
 SPARE = 16  # positions that a cache has to spare, because growing it copies it
@@ -82,13 +84,14 @@ class GPT(nn.Module):
     def __init__(self, sizes: config.Model, mixer: Mixer | None = None) -> None:
         super().__init__()
         self.sizes = sizes
-        self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
+        vocabulary = isa.VOCABULARY_SIZE + (sizes.attention == "full")
+        self.embed_in = nn.Embedding(vocabulary, sizes.width)
         if sizes.mixer != config.ATTENTION:
             mixer = mixer or known(sizes.mixer)
         blocks = [Block(sizes, layer, mixer) for layer in range(sizes.layers)]  # typed, unlike a ModuleList
         self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
+        self.lm_head = nn.Linear(sizes.width, vocabulary, bias=False)
         if sizes.tied:
             self.lm_head.weight = self.embed_in.weight
         self.apply(initialize)
@@ -99,11 +102,23 @@ class GPT(nn.Module):
                 nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
 
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
-        """Return next-token logits, shape (R, L, V).
+        """Return logits, shape (R, L, V): of the next token, or with full attention of the token itself.
 
-        Positions are those in the program, from 0; segments tell the programs of a row apart.
+        Positions are those in the program, from 0; segments are as in :meth:`visible`.
         """
-        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible(segments_RL))))
+        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, self.visible(segments_RL))))
+
+    def visible(self, segments_RL: Tensor) -> Tensor:
+        """Return which tokens each token attends to, (R, L, L).
+
+        These are the earlier ones of its program and itself. Segments tell the programs of a row apart. With
+        full attention, they are all tokens of its program, for those of a prompt the prompt: the segment of a
+        prompt is even, that of the rest of its program the next number.
+        """
+        queries_RL1, keys_R1L = segments_RL[:, :, None], segments_RL[:, None, :]
+        if self.sizes.attention == "full":
+            return (queries_RL1 >> 1 == keys_R1L >> 1) & (keys_R1L <= queries_RL1)
+        return (queries_RL1 == keys_R1L).tril()
 
     def compile_blocks(self, backend: str = "inductor") -> None:
         """Compile the blocks with torch.compile: one graph for all blocks and any number of rows."""
@@ -155,8 +170,8 @@ class GPT(nn.Module):
             yield block.attention.weights(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
     def logits(self, x_RLD: Tensor) -> Tensor:
-        """Return next-token logits from the output of the last block."""
-        return self.lm_head(self.final_layer_norm(x_RLD))
+        """Return logits from the output of the last block; none is of the mask."""
+        return self.lm_head(self.final_layer_norm(x_RLD))[..., : isa.VOCABULARY_SIZE]
 
 
 class Context(NamedTuple):
@@ -245,11 +260,6 @@ class MLP(nn.Module):
 
     def forward(self, x_RLD: Tensor) -> Tensor:
         return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x_RLD)))
-
-
-def visible(segments_RL: Tensor) -> Tensor:
-    """Return which tokens each token attends to: the earlier ones of its program and itself, (R, L, L)."""
-    return (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
 
 
 def bias_of(visible_RLS: Tensor, dtype: torch.dtype) -> Tensor:

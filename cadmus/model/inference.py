@@ -17,8 +17,9 @@ import torch
 
 from cadmus import isa
 from cadmus.config import Dataset
+from cadmus.config.evaluation import Decoding
 from cadmus.errors import InputError
-from cadmus.model import named_or_default
+from cadmus.model import diffusion, named_or_default
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
 from cadmus.model.mixer import Mixer
@@ -59,10 +60,19 @@ class Cadmus:
 
     ``batch_size`` is the maximum number of programs in a batch, on which results do not depend; by default
     one that suits the device. ``max_length`` is that of instructions in a program of its dataset.
+    ``decoding`` is how a model of masked diffusion, one with full attention, completes programs.
     """
 
-    def __init__(self, model: GPT, batch_size: int | None = None, max_length: int | None = None) -> None:
+    def __init__(
+        self,
+        model: GPT,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        decoding: Decoding | None = None,
+    ) -> None:
         self.model = model
+        self.causal = model.sizes.attention == "causal"
+        self.decoding = decoding or Decoding()
         self.max_length = max_length or Dataset().max_length
         self.sizes = model.sizes
         self.device = next(model.parameters()).device
@@ -110,14 +120,19 @@ class Cadmus:
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:
-        """Return the logits of the instruction after each prompt: float32, shape (n, 65)."""
+        """Return the logits of the instruction after each prompt: float32, shape (n, 65).
+
+        With full attention, they are those of a completion of one instruction.
+        """
         prompts = _as_programs(prompts)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
 
         def compute(rows: np.ndarray) -> None:
-            logits[rows] = self._prompt_logits(prompts.take(rows)).cpu().numpy()
+            of = prompts.take(rows)
+            found = self.prompt_logits(of) if self.causal else diffusion.single_logits(self, of)
+            logits[rows] = found.cpu().numpy()
 
-        self._in_batches(compute, prompts)
+        self.in_batches(compute, prompts.lengths)
         return logits
 
     @torch.inference_mode()
@@ -158,11 +173,13 @@ class Cadmus:
         if not (samples >= 1 and temperature >= 0 and 0 < top_p <= 1):
             wanted = "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1"
             raise ValueError(f"{wanted}; got {samples}, {temperature} and {top_p}")
-        copies = np.repeat(np.arange(len(prompts)), samples)  # equal prompts are computed once: _start
+        copies = np.repeat(np.arange(len(prompts)), samples)  # equal prompts are computed once: start
         prompts, limits = prompts.take(copies), limits[copies]
         next_token: Choose = choose or greedy
         if choose is None and temperature:
             next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
+        if not self.causal:
+            return diffusion.complete(self, prompts, limits, next_token, seed, first)
         room = (limits - prompts.lengths).max(initial=0)
         # The tokens of each completion, its end included; -1 after them. 65 ids fit in a byte.
         output = np.full((len(prompts), room + 1), -1, np.int8)
@@ -170,7 +187,7 @@ class Cadmus:
         def compute(rows: np.ndarray) -> None:
             self._complete_batch(prompts.take(rows), rows, limits[rows], next_token, output)
 
-        self._in_batches(compute, prompts)
+        self.in_batches(compute, prompts.lengths)
         ends = output == isa.END_ID
         added = (output >= 0) & ~ends
         return Programs(BYTE_OF_TOKEN[output[added]], offsets_of(added.sum(1))), ends.any(1)
@@ -178,9 +195,10 @@ class Cadmus:
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
         """Return next-token log-probabilities, for each program float32 of shape (tokens, 65)."""
+        self._need_causal("next-token probabilities")
         programs = _as_programs(programs)
         results = [np.empty(0)] * len(programs)
-        for rows in self._batches_by_length(programs, self.batch_size):
+        for rows in self._batches_by_length(programs.lengths, self.batch_size):
             for part, inputs in self._passes(programs.take(rows)):
                 x = last(self.model.residual_stream(*inputs))
                 log_probabilities = self.model.logits(x).log_softmax(-1).cpu().numpy()
@@ -211,6 +229,7 @@ class Cadmus:
     @torch.no_grad()
     def states(self, prompts: Batch) -> list[torch.Tensor]:
         """Return the output of each layer, the embedding first: (n, L, D), with padding after the shorter."""
+        self._need_causal("the state after a token")
         return list(self.model.residual_stream(*self._inputs(_as_programs(prompts))))
 
     def logits_from(self, states: torch.Tensor, layer: int, ends: torch.Tensor) -> torch.Tensor:
@@ -222,24 +241,30 @@ class Cadmus:
 
     @torch.inference_mode()
     def _layers(self, programs: Batch, compute: Callable[..., Iterable[torch.Tensor]]) -> Layers:
+        self._need_causal("the state after a token")
         programs = _as_programs(programs)
         if len(set(programs.lengths.tolist())) > 1:  # states of padding would look like results
             raise ValueError("the programs have different lengths")
-        for rows in self._batches_by_length(programs, self.batch_size):
+        for rows in self._batches_by_length(programs.lengths, self.batch_size):
             layers = list(compute(*self._inputs(programs.take(rows))))
             yield slice(rows[0], rows[-1] + 1), torch.stack(layers).cpu().numpy()
 
-    def _in_batches(self, compute: Callable[[np.ndarray], None], programs: Programs) -> None:
-        most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))  # a batch for every thread
-        batches = self._batches_by_length(programs, min(self.batch_size, most))
+    def _need_causal(self, wanted: str) -> None:
+        if not self.causal:
+            raise InputError(f"{wanted} needs a causal model; model.attention of this one is full")
+
+    def in_batches(self, compute: Callable[[np.ndarray], None], lengths: np.ndarray) -> None:
+        """Call ``compute`` with the indices of programs of similar lengths, a batch at a time."""
+        most = max(FEW, math.ceil(len(lengths) / threads_of(self.device)))  # a batch for every thread
+        batches = self._batches_by_length(lengths, min(self.batch_size, most))
         in_parallel(compute, batches, self.device)
 
-    def _batches_by_length(self, programs: Programs, most: int) -> Iterator[np.ndarray]:
+    def _batches_by_length(self, lengths: np.ndarray, most: int) -> Iterator[np.ndarray]:
         def fits(rows: int, shortest: int, longest: int) -> bool:
             return rows <= most and longest <= max(2 * shortest, SHORT)
 
-        order = np.argsort(programs.lengths, kind="stable")  # stable, so that _layers yields slices
-        for part in _parts(programs.lengths[order], fits):
+        order = np.argsort(lengths, kind="stable")  # stable, so that _layers yields slices
+        for part in _parts(lengths[order], fits):
             yield order[part]
 
     def _passes(self, programs: Programs) -> Iterator[tuple[slice, Inputs]]:
@@ -249,9 +274,13 @@ class Cadmus:
             yield part, self._inputs(programs.take(np.arange(part.start, part.stop)))
 
     def _inputs(self, programs: Programs) -> Inputs:
-        """Return the inputs for one program per row; padding follows it, where no token of it attends."""
+        """Return the inputs for one program per row; padding follows it, to which no token of it attends."""
         tokens = torch.from_numpy(programs.to_tokens()).to(self.device)
-        return tokens, *self._places(*tokens.shape)
+        positions, visible = self._places(*tokens.shape)
+        if not self.causal:
+            lengths = torch.from_numpy(programs.lengths).to(self.device)
+            visible = (positions < lengths[:, None])[:, None].expand(-1, tokens.shape[1], -1)
+        return tokens, positions, visible
 
     def _places(self, rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         positions = torch.arange(length, device=self.device).expand(rows, -1)
@@ -261,7 +290,7 @@ class Cadmus:
     def _complete_batch(
         self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: np.ndarray
     ) -> None:
-        logits, cache = self._start(prompts)
+        logits, cache = self.start(prompts)
         tokens = choose(logits, rows)
         lengths = prompts.lengths
         live = np.ones(len(rows), np.bool_)
@@ -283,21 +312,23 @@ class Cadmus:
             tokens = choose(self.model.logits(x[:, 0]), rows)
             lengths = lengths + live
 
-    def _start(self, prompts: Programs) -> tuple[torch.Tensor, Cache]:
-        """Return the logits after each prompt, (n, 65), and the cache; equal prompts are computed once."""
+    def start(self, prompts: Programs) -> tuple[torch.Tensor, Cache]:
+        """Return the logits after each prompt, (n, 65), and the cache; equal prompts are computed once.
+
+        The prompts are in order of length.
+        """
         _, firsts, places = np.unique(prompts.to_strings(), return_index=True, return_inverse=True)
-        # In order of length, as the prompts are.
         distinct = np.sort(firsts)
         longest = int(prompts.lengths.max())
         cache = Cache(self.model.sizes, len(distinct), longest, self.model.embed_in.weight)
-        logits = self._prompt_logits(prompts.take(distinct), cache)
+        logits = self.prompt_logits(prompts.take(distinct), cache)
         if len(distinct) < len(prompts):
             rows = torch.from_numpy(np.searchsorted(distinct, firsts[places])).to(self.device)
             logits = logits[rows]
             cache.keep(rows, longest)
         return logits, cache
 
-    def _prompt_logits(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
+    def prompt_logits(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
         """Return the logits after each of the prompts, shape (n, 65), and fill their rows of the cache."""
         logits = []
         for part, inputs in self._passes(prompts):

@@ -24,12 +24,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from cadmus import config, isa
 from cadmus.errors import InputError
-from cadmus.model.flops import causal_pairs
+from cadmus.model.flops import causal_pairs, full_pairs
 from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
 from cadmus.tools import epoch_seed, generator
 from cadmus.train.interchange_training import Exchange, choose
 from cadmus.train.label_only import label_only
 from cadmus.train.labels import NO_TARGET, state_labels
+from cadmus.train.masking import Noise, draw_noise, noised
 from cadmus.train.ranks import ALONE, Place
 
 
@@ -57,7 +58,7 @@ class PackedBatch:
     tokens: Tensor
     positions: Tensor
     segments: Tensor
-    """int64, shape (R, L), for ``GPT.forward``; padding has segment -1."""
+    """int64, shape (R, L), as :meth:`cadmus.model.gpt.GPT.visible` takes them; padding has segment -1."""
     targets: Tensor
     """int64, shape (R, L), the next token, or ``NO_TARGET`` in label-only programs and in the padding; after
     the last instruction of a program it is the end."""
@@ -71,6 +72,8 @@ class PackedBatch:
     """float32, shape (R, L, columns), its labels that are numbers, or NAN."""
     exchange: Exchange | None = None
     """States to exchange, of all rows in a row."""
+    weights: Tensor | None = None
+    """float32, shape (R, L), for masked diffusion, of each target."""
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
@@ -102,6 +105,8 @@ class Supervision(NamedTuple):
     """bool, shape (n,), False for label-only programs, which have no targets."""
     exchange: Exchange | None = None
     """In instructions."""
+    noise: Noise | None = None
+    """Of masked diffusion, instead of the next token."""
 
 
 NEXT_TOKEN_ALONE = Supervision()
@@ -133,6 +138,7 @@ class Loader:
     def __init__(self, training_set: Samples, seed: int, run: config.Config, place: Place = ALONE) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
+        self._masks = run.model.attention == "full"
         self._row_length = run.row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
         programs = run.train.batch_size // place.ranks
@@ -148,33 +154,46 @@ class Loader:
         programs = self._programs.take(batch)
         # uint8 on the disk; differences of them would wrap around.
         prompt_lengths = self._prompt_lengths[batch].astype(np.int64)
-        targets = int(programs.lengths.sum())
-        # The first instruction is not a target.
-        prompt_targets = np.maximum(prompt_lengths - 1, 0)
+        # The first instruction is not a target, the end is.
+        targets, completion_targets = programs.lengths, programs.lengths - np.maximum(prompt_lengths - 1, 0)
+        noise = None
+        if self._masks:
+            rng = generator(self._seed, "noise", step)
+            noise = draw_noise(rng, programs.lengths, prompt_lengths, train.prompt_weight)
+            prompt_lengths = noise.prompts
+            # The tokens of the canvas, and its length.
+            targets = programs.lengths - prompt_lengths + 1
+            completion_targets = targets[noise.asked]
+        # Streams of the step alone: a resumed training draws the same ones.
         if label_only_count:
-            # A stream of the step alone: a resumed training draws the same ones.
             rng = generator(self._seed, "label only", step)
-            pairs = label_only(rng, label_only_count, train.label_only, self._dataset)
-            programs = stack([programs, pairs])
+            drawn = label_only(rng, label_only_count, train.label_only, self._dataset)
+            programs = stack([programs, drawn])
             prompt_lengths = np.append(prompt_lengths, np.zeros(label_only_count, np.int64))
         lengths = programs.lengths
         dealt = deal(np.arange(train.batch_size), lengths, self._micro_batches)
         mine = list(enumerate(dealt))[self._mine]
+        pairs = full_pairs(prompt_lengths, lengths) if self._masks else causal_pairs(lengths)
         return Batch(
             [
-                self._pack(programs.take(rows), prompt_lengths[rows], rows < len(batch), (step, number))
+                self._pack(
+                    programs.take(rows),
+                    prompt_lengths[rows],
+                    Supervision(learned=rows < len(batch), noise=noise and noise.take(rows)),
+                    (step, number),
+                )
                 for number, rows in mine
             ],
             tokens=int(lengths.sum()),
-            pairs=int(causal_pairs(lengths).sum()),
-            targets=targets,
-            completion_targets=targets - int(prompt_targets.sum()),
+            pairs=int(pairs.sum()),
+            targets=int(targets.sum()),
+            completion_targets=int(completion_targets.sum()),
         )
 
     def _pack(
-        self, programs: Programs, prompt_lengths: np.ndarray, learned: np.ndarray, place: tuple[int, int]
+        self, programs: Programs, prompt_lengths: np.ndarray, given: Supervision, place: tuple[int, int]
     ) -> PackedBatch:
-        """Pack a micro-batch; programs that are not ``learned`` are label-only."""
+        """Pack a micro-batch, supervised as ``given`` and by what is computed from the programs."""
         labels_of_config, interchange = self._train.state_labels, self._train.interchange_training
         labels = numbers = exchange = None
         if self._train.state_weight:
@@ -183,12 +202,13 @@ class Loader:
         exchanges_now = interchange.start <= step / self._train.steps < interchange.stop
         if interchange.fraction and exchanges_now:
             assert numbers is not None
+            assert given.learned is not None
             rng = generator(self._seed, "interchange", step, number)
             # "difference" exists where "second" does.
             name = "second" if interchange.variable == "comparison" else "magnitude"
             known = ~np.isnan(numbers[:, list(labels_of_config.numbers()).index(name)])
-            exchange = choose(rng, programs, prompt_lengths, learned, known, interchange)
-        supervision = Supervision(labels, numbers, learned, exchange)
+            exchange = choose(rng, programs, prompt_lengths, given.learned, known, interchange)
+        supervision = given._replace(labels=labels, numbers=numbers, exchange=exchange)
         return pack_batch(programs, prompt_lengths, self._row_length, supervision)
 
 
@@ -288,7 +308,7 @@ def pack_batch(
 
     ``prompt_lengths`` are integers of shape (n,).
     """
-    labels, numbers, learned, exchange = supervision
+    labels, numbers, learned, exchange, noise = supervision
     lengths = programs.lengths
     rows, columns, row_count = pack(lengths, row_length)
     # Of each token: the program, its position in it, and its place in the rows.
@@ -296,8 +316,14 @@ def pack_batch(
     position = np.arange(len(program)) - np.repeat(programs.offsets[:-1], lengths)
     place = (rows * row_length + columns)[program] + position
     token = TOKEN_OF_BYTE[programs.data].astype(np.int64)
-    following = np.append(token[1:], isa.END_ID)
-    following[programs.offsets[1:] - 1] = isa.END_ID
+    target, weights, segment = np.append(token[1:], isa.END_ID), None, program
+    target[programs.offsets[1:] - 1] = isa.END_ID
+    completing = position + 1 >= np.asarray(prompt_lengths)[program]
+    if noise is not None:
+        token, target, weights = noised(token, programs.offsets, noise)
+        # A prompt attends to itself alone: see GPT.visible.
+        segment = 2 * program + (position >= noise.prompts[program])
+        completing &= noise.asked[program]
 
     def arrange(padding: float, values: np.ndarray) -> Tensor:
         shape = values.shape[1:]
@@ -306,20 +332,21 @@ def pack_batch(
         return torch.from_numpy(arranged.reshape(row_count, row_length, *shape))
 
     if learned is not None:
-        following[~learned[program]] = NO_TARGET
+        target[~learned[program]] = NO_TARGET
     if exchange is not None:
         places = torch.from_numpy(place)
         exchange = Exchange(places[exchange.states], places[exchange.donors], exchange.shift)
     return PackedBatch(
         tokens=arrange(isa.END_ID, token),
         positions=arrange(0, position),
-        segments=arrange(-1, program),
-        targets=arrange(NO_TARGET, following),
-        completion_mask=arrange(False, position + 1 >= np.asarray(prompt_lengths)[program]),
+        segments=arrange(-1, segment),
+        targets=arrange(NO_TARGET, target),
+        completion_mask=arrange(False, completing),
         token_count=len(token),
         labels=None if labels is None else arrange(NO_TARGET, labels),
         numbers=None if numbers is None else arrange(np.nan, numbers),
         exchange=exchange,
+        weights=None if weights is None else arrange(0, weights),
     )
 
 

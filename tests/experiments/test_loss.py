@@ -14,6 +14,8 @@ from tests.experiments.subjects import subject_of
 class KnowsTheEnd:
     """After ``<`` the end has the probability 1/2, anywhere else every instruction has the same one."""
 
+    causal = True
+
     def log_probabilities(self, programs: Programs) -> list[np.ndarray]:
         found = []
         for text in programs.to_strings():

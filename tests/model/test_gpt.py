@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from cadmus import config
-from cadmus.model.gpt import GPT, IMPLEMENTATIONS, attend_to_previous, visible
+from cadmus.model.gpt import GPT, IMPLEMENTATIONS, attend_to_previous
 from tests.model.models import FLOAT_NOISE, pack, random_model, unpacked_logits
 
 
@@ -47,7 +47,7 @@ def test_previous_token_heads_attend_to_the_token_of_their_distance():
     attend_to_previous(model, 2)
     tokens, positions = torch.randint(0, 65, (3, 60)), torch.arange(60).expand(3, -1)
     with torch.inference_mode():
-        first, second = model.attention(tokens, positions, visible(torch.zeros_like(tokens)))
+        first, second = model.attention(tokens, positions, model.visible(torch.zeros_like(tokens)))
     for head in range(2):
         assert first[:, head].diagonal(-1 - head, 1, 2)[:, 5:].min() > 0.8
     assert first[:, 2:].diagonal(-1, 2, 3)[..., 20:].max() < 0.2, "the other heads start as before"

@@ -78,13 +78,13 @@ def test_a_random_number_next_to_one_is_in_the_nucleus(monkeypatch):
 @pytest.mark.parametrize("batch_size", [3, 512])
 def test_equal_prompts_are_computed_once(monkeypatch, batch_size):
     asked = []
-    whole = Cadmus._prompt_logits
+    whole = Cadmus.prompt_logits
 
     def count(self, prompts, cache=None):
         asked.extend(prompts.to_strings())
         return whole(self, prompts, cache)
 
-    monkeypatch.setattr(Cadmus, "_prompt_logits", count)
+    monkeypatch.setattr(Cadmus, "prompt_logits", count)
     prompts = Programs.from_strings(["34+7"] * 5 + ["12"] + ["1"] * 2)
     made = model(batch_size)
     completions, _ = made.complete(prompts, 12)

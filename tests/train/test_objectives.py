@@ -55,7 +55,7 @@ def test_the_loss_of_state_supervision_by_hand():
         labels=torch.tensor([[[7, 4], [9, NO_TARGET]]]),
         numbers=torch.tensor([[[13.0], [torch.nan]]]),
     )
-    loss = objective.loss(Outputs(empty, empty, empty, logits), packed, Batch([], 0, 0, 6, 0, 0), True)
+    loss = objective.loss(Outputs(empty, empty, empty, logits), packed, Batch([], 6, 0, 0, 0), True)
     uniform, of_sum = np.log(CLASSES), np.log(CLASSES - 1 + np.e) - 1
     # The number is 10 instead of 13: smooth L1 gives 2.5, a tenth of which counts.
     total = 2 * uniform + 0.5 * of_sum + 2.0 * 0.25

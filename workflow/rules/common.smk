@@ -71,7 +71,7 @@ SECTIONS = {
     "llm": {"seed": True, "dataset": True, "evaluate": {"grid": True}, "llm": True},
 }
 for name, experiment in EXPERIMENTS.items():
-    settings = {name: True, "batch_size": True} | ({"split": True} if experiment.dataset else {})
+    settings = {name: True, "batch_size": True, "decoding": True} | ({"split": True} if experiment.dataset else {})
     SECTIONS[name] = {"seed": True, "dataset": True, "model": True, "train": True, "evaluate": settings}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
@@ -170,6 +170,7 @@ def targets():
     drawn = [
         f"{figure.kind}s/{figure.name}{suffix}"
         for figure in FIGURES.values()
+        if all(EXPERIMENTS[source].asks(RUN.model) for source in figure.sources if source in EXPERIMENTS)
         for suffix in experiments.FORMATS[figure.kind]
     ]
     files = STUDY_FILES if STUDY else [f"dataset/{CARD}", f"model/{CARD}", *drawn]

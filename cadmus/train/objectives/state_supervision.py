@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config
-from cadmus.model.gpt import GPT, initialize, last, visible
+from cadmus.model.gpt import GPT, initialize, last
 from cadmus.train.batches import Batch, PackedBatch
 from cadmus.train.interchange_training import SCALE, Exchange, exchanged, normalized
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
@@ -90,7 +90,7 @@ class SupervisedGPT(GPT):
                 return exchanged(x_RLD, kept_CD, self._interchange, Exchange(*exchange))
             return x_RLD
 
-        x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible(segments_RL), edit=edit))
+        x_RLD = last(self.residual_stream(tokens_RL, positions_RL, self.visible(segments_RL), edit=edit))
         # In this order, whichever layer comes first.
         outputs = [predicted[name] for name in ("state", "pair") if name in predicted]
         return torch.cat([self.logits(x_RLD), *outputs], -1)

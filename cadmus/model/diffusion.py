@@ -1,0 +1,179 @@
+"""Sampling from a model of masked diffusion, and its exact likelihoods.
+
+A canvas follows the prompt: masks, as many as the completion shall have tokens, which the last token of the
+prompt predicts. Each step replaces some of them (:class:`Order`), until none is left; for infilling, the
+canvas has tokens already. A prompt does not attend to its canvas, so it is computed once, for all steps and
+samples.
+
+There are no ends on a canvas. Models that write them, and padding after them, choose these first, as they are
+most confident of them (LLaDA #137, Dream #51).
+
+Shape suffixes: R rows, C tokens of the longest canvas, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cadmus import isa
+from cadmus.config.evaluation import Decoding
+from cadmus.model.gpt import MASK_ID, Cache, last
+from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
+from cadmus.tools import generator
+
+if TYPE_CHECKING:
+    from cadmus.model.inference import Cadmus, Choose
+
+NOTHING = -1
+"""Token behind the end of a canvas."""
+IMPOSSIBLE = -1e9
+"""Logit of a completion that would be too long."""
+Fill = Callable[[Tensor, np.ndarray, np.ndarray], np.ndarray]
+"""Maps logits (n, V), their rows and their places on the canvas, both int64 of shape (n,), to tokens, also
+int64 of shape (n,)."""
+
+
+class Order:
+    """The order in which the masks of ``n`` canvases are replaced; ``seed`` and ``first`` as for samples."""
+
+    def __init__(self, decoding: Decoding, n: int, seed: int = 0, first: int = 0) -> None:
+        self.name, self.tokens = decoding.order, decoding.tokens
+        # Of each place that there may be: a canvas has the same numbers, whatever the others are.
+        ranks = generator(seed, "order") if self.name == "random" else None
+        shape = first + n, isa.VOCABULARY_SIZE
+        self._ranks = None if ranks is None else ranks.random(shape)[first:]
+
+    def places(self, logits_RCV: Tensor, masked_RC: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the masked places that a step replaces: int64, (tokens, R), -1 where a row has fewer."""
+        columns = np.arange(masked_RC.shape[1])
+        if self.name == "left":
+            score_RC = np.broadcast_to(-columns, masked_RC.shape)
+        elif self._ranks is not None:
+            score_RC = self._ranks[rows][:, columns]
+        else:
+            best_RC2 = logits_RCV.softmax(-1).topk(2).values.numpy()
+            score_RC = best_RC2[..., 0] - (best_RC2[..., 1] if self.name == "margin" else 0)
+        score_RC = np.where(masked_RC, score_RC, -np.inf)
+        places_RT = np.argsort(-score_RC, axis=1, kind="stable")[:, : self.tokens]
+        return np.where(np.take_along_axis(masked_RC, places_RT, 1), places_RT, -1).T
+
+
+class Filled(NamedTuple):
+    """Canvases without masks."""
+
+    tokens_RC: np.ndarray
+    """int64; ``NOTHING`` behind the end."""
+    steps_RC: np.ndarray
+    """int64, the step that chose each token, from 1; 0 for those that were given."""
+
+
+def complete(
+    model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: "Choose", seed: int, first: int
+) -> tuple[Programs, np.ndarray]:
+    """Complete prompts as :meth:`cadmus.model.inference.Cadmus.complete` does; all completions end."""
+    lengths = np.empty(len(prompts), np.int64)
+
+    def predict(rows: np.ndarray) -> None:
+        logits = model.prompt_logits(prompts.take(rows))
+        longest = torch.from_numpy(limits[rows] - prompts.lengths[rows])[:, None].to(logits.device)
+        too_long = torch.arange(isa.VOCABULARY_SIZE, device=logits.device) > longest
+        lengths[rows] = choose(logits.masked_fill(too_long, IMPOSSIBLE), rows)
+
+    model.in_batches(predict, prompts.lengths)
+    order = Order(model.decoding, len(prompts), seed, first)
+    filled = fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows), order)
+    tokens = filled.tokens_RC[filled.tokens_RC != NOTHING]
+    return Programs(BYTE_OF_TOKEN[tokens], offsets_of(lengths)), np.ones(len(prompts), np.bool_)
+
+
+def canvases_of(lengths: np.ndarray) -> np.ndarray:
+    """Return canvases of masks alone."""
+    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    return np.where(inside, MASK_ID, NOTHING)
+
+
+def fill(
+    model: "Cadmus",
+    prompts: Programs,
+    canvases_RC: np.ndarray,
+    choose: Fill,
+    order: "Order",
+) -> Filled:
+    """Replace the masks of canvases, each after its prompt."""
+    tokens_RC, steps_RC = canvases_RC.copy(), np.zeros_like(canvases_RC)
+    canvas_lengths = (canvases_RC != NOTHING).sum(1)
+
+    def compute(rows: np.ndarray) -> None:
+        rows = rows[np.argsort(prompts.lengths[rows], kind="stable")]
+        lengths = prompts.lengths[rows]
+        _, cache = model.start(prompts.take(rows))
+        longest = int(canvas_lengths[rows].max())
+        canvas_RC = tokens_RC[rows, :longest]
+        step = 0
+        while (masked_RC := canvas_RC == MASK_ID).any():
+            step += 1
+            live = np.flatnonzero(masked_RC.any(1))
+            if len(live) < len(rows):
+                rows, canvas_RC, masked_RC, lengths = (x[live] for x in (rows, canvas_RC, masked_RC, lengths))
+                cache.keep(torch.from_numpy(live).to(model.device), int(lengths.max()) + longest)
+            logits_RCV = canvas_logits(model, canvas_RC, lengths, canvas_lengths[rows], cache)
+            for places in order.places(logits_RCV, masked_RC, rows):
+                some = np.flatnonzero(places >= 0)
+                at = places[some]
+                tokens = choose(logits_RCV[some, at], rows[some], at)
+                canvas_RC[some, at] = tokens
+                tokens_RC[rows[some], at], steps_RC[rows[some], at] = tokens, step
+
+    model.in_batches(compute, prompts.lengths + canvas_lengths)
+    return Filled(tokens_RC, steps_RC)
+
+
+def canvas_logits(
+    model: "Cadmus", canvas_RC: np.ndarray, prompt_lengths: np.ndarray, lengths: np.ndarray, cache: Cache
+) -> Tensor:
+    """Return the logits of each token of canvases after prompts in the cache, (R, C, V), on the CPU."""
+    start_R1, end_R1 = (
+        torch.from_numpy(x)[:, None].to(model.device) for x in (prompt_lengths, prompt_lengths + lengths)
+    )
+    tokens_RC = torch.from_numpy(np.maximum(canvas_RC, 0)).to(model.device)
+    positions_RC = start_R1 + torch.arange(canvas_RC.shape[1], device=model.device)
+    keys_S = torch.arange(int((prompt_lengths + canvas_RC.shape[1]).max()), device=model.device)
+    visible_RCS = (keys_S < end_R1)[:, None].expand(-1, canvas_RC.shape[1], -1)
+    x_RCD = last(model.model.residual_stream(tokens_RC, positions_RC, visible_RCS, cache))
+    return model.model.logits(x_RCD).cpu()
+
+
+def single_logits(model: "Cadmus", prompts: Programs) -> Tensor:
+    """Return the logits of completions of one token: (n, V). The prompts are in order of length."""
+    _, cache = model.start(prompts)
+    ones = np.ones(len(prompts), np.int64)
+    return canvas_logits(model, canvases_of(ones), prompts.lengths, ones, cache)[:, 0]
+
+
+def log_likelihoods(model: "Cadmus", programs: Programs, prompt_lengths: np.ndarray) -> np.ndarray:
+    """Return the log-probabilities that sampling gives the completions of programs: float64, shape (n,).
+
+    They are exact: of the length, and of each token when its turn comes, from the left to the right. Other
+    orders give other ones.
+    """
+    prompts, completions = programs.prefixes(prompt_lengths), programs.suffixes(prompt_lengths)
+    truth_RC, total = completions.to_tokens(), np.zeros(len(programs))
+
+    def add(logits: Tensor, rows: np.ndarray, tokens: np.ndarray) -> None:
+        log_probabilities = logits.double().log_softmax(-1)[np.arange(len(rows)), tokens]
+        total[rows] += log_probabilities.numpy()
+
+    def predict(rows: np.ndarray) -> None:
+        add(model.prompt_logits(prompts.take(rows)).cpu(), rows, completions.lengths[rows])
+
+    def restore(logits: Tensor, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+        add(logits, rows, truth_RC[rows, places])
+        return truth_RC[rows, places]
+
+    model.in_batches(predict, prompts.lengths)
+    left = Order(Decoding(order="left"), len(programs))
+    fill(model, prompts, canvases_of(completions.lengths), restore, left)
+    return total
