@@ -24,8 +24,6 @@ CEILING = "ceiling"
 accuracies."""
 COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
-BIN = 4
-"""Lengths per bin."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -63,15 +61,6 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
     columns = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
     return by_group(completions, keys, columns, ("accuracy", "low", "high"), accuracies)
-
-
-def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by question, shortest and longest: bounds of bins of :data:`BIN` lengths."""
-    from cadmus.evaluate.questions import in_order  # imports Numba, which other tables do without
-
-    shortest = (pl.col("program").str.len_chars().cast(pl.Int64) - 1) // BIN * BIN + 1
-    binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
-    return in_order(accuracy_by(binned, "question", "shortest", "longest"), "shortest")
 
 
 def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:

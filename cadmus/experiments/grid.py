@@ -137,12 +137,6 @@ EXPERIMENT = Experiment(
             "table",
         ),
         Figure(
-            "accuracy_by_distance",
-            "Accuracy at the comparator by region and by distance from the training range: that of X or Y, "
-            "whichever is farther out; 0 is inside. Bands are 95% bootstrap intervals over pairs (X, Y); "
-            "dashed lines are the best baselines.",
-        ),
-        Figure(
             "output_tokens",
             "Accuracy on the comparison against the limit on output tokens of a large language model; Cadmus "
             "uses one token. The dashed line is the best baseline of Cadmus, which sees training programs.",
