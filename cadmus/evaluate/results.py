@@ -129,9 +129,9 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
 
     The columns are question, policy, metric, k, programs, correct (their expected number), accuracy, low,
-    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS`; ``agreed``, the
-    definition with the most votes among k samples is solved; and, the same for all k, ``greedy_solved`` and
-    the :data:`CEILING`, if it is below 1. A metric is absent where it is not defined.
+    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS` and, the same for
+    all k, ``greedy_solved`` and the :data:`CEILING`, if it is below 1. A metric is absent where it is not
+    defined.
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -156,9 +156,6 @@ def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
         for metric in COUNTS
         if not part[metric].has_nulls()
     }
-    if not part["agreed"].has_nulls():
-        probabilities["agreed"] = np.zeros((len(part), ks[-1]))
-        probabilities["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()
     for metric in ("greedy_solved", CEILING):
         if not part[metric].has_nulls() and not (metric == CEILING and part[metric].min() == 1):
             column = part[metric].to_numpy().astype(np.float64)

@@ -125,7 +125,6 @@ def samples() -> pl.DataFrame:
             "question": [name for name, _ in questions],
             "samples": 8,
             "fits": [4 if question.fits else None for _, question in questions],
-            "agreed": [[0.1, 0.2, 0.4, 0.5] if question.fits else None for _, question in questions],
             "ceiling": [0.8 if question.ceiling else 1.0 for _, question in questions],
         }
     ).with_columns(
@@ -345,7 +344,7 @@ def test_panels_show_what_was_tested() -> None:
         name for name in questions if name != "random"
     ]
     # Of one k, a panel has nothing to compare; of a few programs, a point says little.
-    one = samples().with_columns(samples=1, solved=0, verified=0, fits=0, agreed=pl.lit([0.0]))
+    one = samples().with_columns(samples=1, solved=0, verified=0, fits=0)
     assert texts(pass_at_k.draw(one)) == ["not tested"]
     few = samples().group_by("question", "policy", maintain_order=True).head(19)
     assert texts(pass_at_k.draw(few)) == ["not tested"]
@@ -362,14 +361,11 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert solved.get_xdata().tolist() == verified.get_xdata().tolist() == [1, 2, 4, 8]
     assert solved.get_ydata()[0] == pytest.approx(2 / 8)
     assert (solved.get_ydata()[-1], verified.get_ydata()[-1]) == (0.8, 1)
-    assert [line.get_ydata().tolist() for line in figure.axes[10].lines[3:5]] == [
-        [0.1, 0.2, 0.4, 0.5],
-        [0.8] * 4,
-    ]
+    assert figure.axes[10].lines[3].get_ydata().tolist() == [0.8] * 4
     earlier = samples().with_columns(pl.col("solved") // 2)
     after, before = pass_at_k.draw(samples(), earlier).axes[0].lines[:2]
     assert (after.get_ydata() > before.get_ydata()).all()
-    many = samples().with_columns(samples=pl.lit(1000), agreed=pl.lit(None, pl.List(pl.Float64)))
+    many = samples().with_columns(samples=pl.lit(1000))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
 
 
