@@ -16,7 +16,7 @@ from cadmus.errors import InputError, Interrupted
 SECTIONS = {
     "Programs": {
         "run": ("programs", "", "Execute PROGRAM and print its outputs and whether it is true."),
-        "isa": ("programs", "", "Print the table of the 65 instructions, or explain one."),
+        "isa": ("programs", "", "Print the table of the 65 instructions."),
         "sample": ("programs", "sample", "Print true programs of TEMPLATE, one per line."),
     },
     "Trained models": {
