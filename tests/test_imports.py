@@ -25,7 +25,7 @@ def command(*words: str) -> str:
         *((command(*words), EXTRAS) for words in (["--help"], ["--version"], ["isa"], ["run", "34+7="])),
         (command("serve", "--help"), "starlette torch uvicorn"),
         (command("plan", "tests/tiny.yaml"), "deepspeed polars snakemake torch"),
-        (command("complete", "-12+"), SLOW),
+        (command("complete", "--", "-12+"), SLOW),
     ],
 )
 def test_only_what_is_needed_is_imported(code: str, absent: str) -> None:

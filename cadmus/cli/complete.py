@@ -42,7 +42,7 @@ class Completion(NamedTuple):
         return self.text + isa.END if self.ended else self.text
 
 
-@options.program_command()
+@click.command()
 @click.argument("prefix")
 @options.model_option
 @options.mixer_option
@@ -132,7 +132,7 @@ def complete(
             click.echo(write(item, _likeliest(table[start : start + len(item.written)], top)))
 
 
-@options.program_command()
+@click.command(context_settings={"ignore_unknown_options": True})  # examples may begin with -
 @click.argument("examples", nargs=-1, required=True)
 @options.model_option
 @options.mixer_option

@@ -14,7 +14,7 @@ from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
 
-@options.program_command()
+@click.command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each top-level instruction.")
 @click.option("--calls", is_flag=True, help="Like --trace, with the instructions inside calls.")
@@ -40,8 +40,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
       cadmus run --json 'u1b2b'
       printf '34+7=\\n34+8=\\n' | cadmus run --json -
 
-    A program may begin with -; put -- before it if it looks like an option:
-    cadmus run '-12+', cadmus run -- --json
+    Put -- before a program that begins with -: cadmus run -- '-12+'.
     """
     traced = trace or calls
     if traced and (as_json or program == "-"):

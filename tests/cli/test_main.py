@@ -113,7 +113,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["smaple"], "No such command 'smaple'. Did you mean 'sample'? (`cadmus --help` says more)"),
         (["isa", "--jsno"], "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says"),
         (["run", "--trce", "34+7="], "No such option '--trce'. Did you mean '--trace'? (`cadmus run --help`"),
-        (["run", "34", "+", "7"], "34 + 7: PROGRAM is one argument; quote it"),
+        (["run", "34", "+", "7"], "Got unexpected extra arguments (+ 7) (`cadmus run --help`"),
         (["complete", "1", "--tpo", "3"], "No such option '--tpo'. Did you mean '--top'?"),
         (["complete", ""], "the prefix is empty"),
         (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
