@@ -1,7 +1,6 @@
 """Options, argument types and output helpers shared by the commands."""
 
 import functools
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -150,17 +149,10 @@ def usable_device(device: str | None) -> str:
     return device
 
 
-def color_mode() -> bool | None:
-    """Return whether to print colors: set by NO_COLOR or FORCE_COLOR, else None for terminals only."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return True if os.environ.get("FORCE_COLOR") else None
-
-
 def print_error(message: str) -> None:
     """Print an error on standard error."""
     start = click.style("cadmus: error:", fg="red")
-    click.echo(f"{start} {printable(message)}", err=True, color=color_mode())
+    click.echo(f"{start} {printable(message)}", err=True)
 
 
 def echo(message: object, *, err: bool = False) -> None:
