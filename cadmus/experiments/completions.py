@@ -9,7 +9,7 @@ from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PR
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.results import CEILING, accuracy_by
-from cadmus.experiments.experiment import Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     from cadmus.evaluate.grading import TaskBatch
@@ -89,6 +89,14 @@ def best_possible(tasks: "list[TaskBatch]", dataset: Dataset, split: str) -> pl.
     return pl.Series(CEILING, np.concatenate(ceilings))
 
 
+def findings(results: pl.DataFrame) -> Findings:
+    """Return the accuracy on each question, with the best possible one and that of the best baseline."""
+    from cadmus.figures.table3_accuracy import table
+
+    columns = ("Sub-problem", "Tested", "Solved", "Best possible", "Best baseline")
+    return Findings("test programs solved, with 95% intervals", table(results).select(columns))
+
+
 ASKED = {
     "policy": NAME,
     "template": NAME,
@@ -130,6 +138,7 @@ EXPERIMENT = Experiment(
         ),
     },
     summary=lambda results: accuracy_by(results, "question"),
+    findings=findings,
     dataset=True,
     figures=(
         Figure(

@@ -49,8 +49,7 @@ class Figure(NamedTuple):
 class Findings(NamedTuple):
     """Table that the command of an experiment prints, and its title of lines of at most 100 characters.
 
-    The first column names the rows. Numbers with a fraction are printed in percent, but those of a column
-    ``loss`` as they are.
+    The first column names the rows. Numbers with a fraction are printed in percent.
     """
 
     title: str
@@ -71,9 +70,9 @@ class Experiment:
     """Columns that tell the rows apart."""
     figures: tuple[Figure, ...] = ()
     summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """Accuracies or losses from the results, which the command prints and a study compares."""
+    """Accuracies or losses from the results, which a study compares."""
     findings: Callable[[pl.DataFrame], Findings] | None = None
-    """Table that the command prints of results without a summary."""
+    """Table that the command prints."""
     dataset: bool = False
     """True if it reads the test split."""
     snapshots: bool = False

@@ -8,7 +8,7 @@ import polars as pl
 from cadmus.columns import COUNT, FLAG, FRACTION, POSITIVE
 from cadmus.evaluate.results import CEILING, accuracy_at_k
 from cadmus.experiments.completions import ASKED, ASKED_RULES, ask, best_possible, grade_model
-from cadmus.experiments.experiment import Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
@@ -40,6 +40,14 @@ def measure(subject: Subject) -> pl.DataFrame:
     return pl.concat([sampled.with_columns(greedy, ceiling), random], how="diagonal")
 
 
+def findings(results: pl.DataFrame) -> Findings:
+    """Return solved@k of the model and the baseline for the largest k."""
+    samples = results["samples"][0]
+    solved = accuracy_at_k(results).filter(metric="solved", k=samples)
+    table = solved.pivot("policy", index="question", values="accuracy")
+    return Findings(f"solved@{samples} of the model and of completions of random training programs", table)
+
+
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -62,6 +70,7 @@ EXPERIMENT = Experiment(
         ),
     },
     summary=accuracy_at_k,
+    findings=findings,
     dataset=True,
     figures=(
         Figure(
