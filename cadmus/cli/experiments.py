@@ -8,7 +8,6 @@ import click
 
 from cadmus import experiments, pipeline
 from cadmus.cli import options
-from cadmus.config import Evaluate
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
@@ -26,13 +25,13 @@ def evaluate() -> None:
     Examples:
       cadmus evaluate grid --model laptop --output grid.parquet
       cadmus evaluate completions --model laptop --dataset results/laptop/dataset --output c.parquet
-      cadmus evaluate pass_at_k --samples 64 --temperature 0.8 --model results/quick/model \\
-        --dataset results/quick/dataset --output pass_at_k.parquet
+      cadmus evaluate pass_at_k --config quick --set evaluate.pass_at_k.samples=64 \\
+        --model results/quick/model --dataset results/quick/dataset --output pass_at_k.parquet
     """
 
 
 def _command(name: str) -> click.Command:
-    """Return the command of an experiment, with an option for each number of its settings."""
+    """Return the command of an experiment."""
     experiment = experiments.get(name)
     kind: click.Path = options.MODEL
     subject, value = "--model", "laptop"
@@ -49,12 +48,10 @@ def _command(name: str) -> click.Command:
         changes: dict[str, Any],
         device: str | None,
         dataset: Path | None = None,
-        **numbers: Any,
     ) -> None:
         run_config = options.optional_config(config, changes)
-        settings = {key: value for key, value in numbers.items() if value is not None}
         device = options.usable_device(device)
-        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, settings, mixer)
+        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, mixer)
         if experiment.findings:
             _print(experiment.findings(results))
 
@@ -73,14 +70,6 @@ def _command(name: str) -> click.Command:
     if experiment.dataset:
         split_help = "Dataset with the test split."
         parameters.append(click.option("--dataset", type=options.DIRECTORY, required=True, help=split_help))
-    for key, field in type(getattr(Evaluate(), name)).model_fields.items():
-        if field.annotation in (int, float):
-            text = " ".join((field.description or "").split())
-            text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
-            short = ["-n"] if key in ("programs", "programs_per_pixel") else []
-            metavar = "N" if field.annotation is int else "NUMBER"
-            long = f"--{key.replace('_', '-')}"
-            parameters.append(click.option(*short, long, key, metavar=metavar, help=text))
     arguments = f"{subject} {value} --output {name}.parquet"
     if experiment.dataset:
         arguments += " --dataset DIR"

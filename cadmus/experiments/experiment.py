@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import FRACTION, Column, Table
-from cadmus.config import Config, digest, validate
+from cadmus.config import Config, digest
 from cadmus.errors import InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
@@ -92,8 +92,8 @@ class Subject:
 
     Programs that the model may have been trained on are refused, whoever asks. ``directory`` is a model
     export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split.
-    The config is by default that of the training, with default experiments; ``settings`` are other values of
-    some fields of its section ``evaluate.EXPERIMENT``, and ``mixer`` is as for :meth:`cadmus.Cadmus.load`.
+    The config is by default that of the training, with default experiments; ``mixer`` is as for
+    :meth:`cadmus.Cadmus.load`.
     """
 
     def __init__(
@@ -103,7 +103,6 @@ class Subject:
         config: Config | None = None,
         device: str = "cpu",
         dataset: Path | None = None,
-        settings: Mapping[str, Any] | None = None,
         mixer: "Mixer | None" = None,
     ) -> None:
         from cadmus.experiments import get
@@ -111,13 +110,10 @@ class Subject:
 
         self.snapshots = find_snapshots(directory) if get(experiment).snapshots else []
         self.directory = self.snapshots[-1] if self.snapshots else directory
-        config = config or read_metadata(self.directory).config
-        if config is None:
+        noted = config or read_metadata(self.directory).config
+        if noted is None:
             raise InputError(f"{self.directory / METADATA}: config: missing; give the config of the training")
-        before = getattr(config.evaluate, experiment)
-        after = validate({**before.model_dump(), **(settings or {})}, type(before), f"evaluate {experiment}")
-        evaluate = config.evaluate.model_copy(update={experiment: after})
-        self.config = config.model_copy(update={"evaluate": evaluate})
+        self.config = noted
         self.device, self.dataset, self.mixer = device, dataset, mixer
 
     def model(self, directory: Path | None = None) -> Any:

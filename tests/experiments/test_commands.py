@@ -9,7 +9,6 @@ from click.testing import Result
 from safetensors.torch import save_file
 
 from cadmus import config, experiments, pipeline
-from cadmus.cli.experiments import evaluate as commands
 from cadmus.config import load_config
 from cadmus.dataset.manifest import read_split
 from cadmus.evaluate.baselines import BASELINES
@@ -65,8 +64,8 @@ def options_of(place: Path, command: str, output: Path, **replaced: object) -> d
     return options | replaced
 
 
-def evaluate(place: Path, command: str, output: Path, *words: str, **replaced: object) -> Result:
-    done = invoke("evaluate", command, *words, **options_of(place, command, output, **replaced))
+def evaluate(place: Path, command: str, output: Path, **replaced: object) -> Result:
+    done = invoke("evaluate", command, **options_of(place, command, output, **replaced))
     assert done.exit_code == 0, done.output
     return done
 
@@ -165,17 +164,6 @@ def test_findings_are_printed_as_a_table(place, tmp_path, command, rows, columns
     assert max(map(len, told.splitlines())) <= 100
 
 
-def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:
-    evaluate(place, "pass_at_k", tmp_path / "a.parquet", samples=6, temperature=0.5, programs=10)
-    results = pl.read_parquet(tmp_path / "a.parquet")
-    assert results.height == 2 * (8 + 2 * 10)
-    assert set(results["samples"]) == {6}
-    replaced = CONFIG.replace("{samples: 4}", "{samples: 6, temperature: 0.5, programs: 10}")
-    (tmp_path / "other.yaml").write_text(replaced)
-    evaluate(place, "pass_at_k", tmp_path / "b.parquet", config=tmp_path / "other.yaml")
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-
-
 @pytest.fixture(scope="module")
 def others(place, tmp_path_factory) -> Path:
     """Return a directory with configs, models and a dataset that do not fit the others."""
@@ -197,11 +185,11 @@ def others(place, tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("command", "replaced", "message"),
     [
-        ("pass_at_k", {"samples": "0"}, "pass_at_k: samples: must be greater than or equal to 1, got '0'"),
-        ("pass_at_k", {"samples": "2.5"}, "pass_at_k: samples: must be a valid integer, got '2.5'"),
-        ("pass_at_k", {"temperature": "0"}, "pass_at_k: temperature: must be greater than 0, got '0'"),
-        ("pass_at_k", {"temperature": "nan"}, "pass_at_k: temperature: must be a finite number"),
-        ("grid", {"programs-per-pixel": "-1"}, "grid: programs_per_pixel: must be greater than or equal to"),
+        (
+            "pass_at_k",
+            {"set": "evaluate.pass_at_k.samples=0"},
+            "evaluate.pass_at_k.samples: must be greater than or equal to 1, got 0",
+        ),
         ("grid", {"config": "grid.yaml"}, "no test program compares values from 900 to 901"),
         (
             "grid",
@@ -274,13 +262,6 @@ def test_training_on_the_dataset_of_another_config_is_an_error(place, others, tm
     message = refused("train", config=others / "split.yaml", dataset=place / "dataset", **files)
     assert "sampled with another seed or section dataset" in message
     assert not list(tmp_path.iterdir())
-
-
-def test_the_number_of_programs_has_a_short_option() -> None:
-    for command in experiments.NAMES:
-        opts = [option.opts for option in commands.get_command(None, command).params]
-        named = {"grid": "--programs-per-pixel"}.get(command, "--programs")
-        assert (["-n", named] in opts) == (command != "probe")
 
 
 def test_features_are_scored_on_the_model(place, tmp_path) -> None:
