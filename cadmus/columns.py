@@ -22,7 +22,7 @@ class Column:
     """A column whose numbers are all finite."""
 
     type: Any
-    """int, float, str, bool or a type of polars."""
+    """int, float, str or bool."""
     low: float | None = None
     """Smallest number."""
     high: float | None = None
@@ -142,8 +142,8 @@ def _checked(name: str, column: Column, frame: pl.DataFrame) -> pl.Series:
         values = values.cast(dtype)
     except pl.exceptions.PolarsError:
         raise InputError(f"{name}: must have type {dtype}, has other values") from None
-    if dtype.is_numeric() or dtype.is_nested():
-        _check_numbers(name, column, values.explode() if dtype.is_nested() else values)
+    if dtype.is_numeric():
+        _check_numbers(name, column, values)
     return values.clip(column.low, column.high) if column.rounding else values
 
 
@@ -151,8 +151,6 @@ def _fits(dtype: Any, declared: Any) -> bool:
     """Return True if a type is the declared one or a narrower one."""
     if dtype == pl.Null:
         return True
-    if dtype == pl.List and declared == pl.List:
-        return _fits(dtype.inner, declared.inner)
     if declared == pl.String:
         return dtype in (pl.String, pl.Categorical)
     if declared.is_float():

@@ -16,7 +16,7 @@ starts them in parallel. The step that needs a slow package imports it: the job 
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,19 +104,18 @@ def evaluate(
     dataset: Path | str | None = None,
     config: Config | None = None,
     device: str = "cpu",
-    settings: Mapping[str, Any] | None = None,
     mixer: "Mixer | None" = None,
 ) -> "pl.DataFrame":
     """Run an experiment on an exported model, write its results to a Parquet file and return them.
 
-    ``config`` is that of the model by default, and ``settings`` change its section ``evaluate.EXPERIMENT``.
-    ``mixer`` is as for :meth:`cadmus.Cadmus.load`.
+    ``config`` is by default that of the model, with default experiments. ``mixer`` is as for
+    :meth:`cadmus.Cadmus.load`.
     """
     from cadmus import experiments
     from cadmus.experiments.experiment import Subject
 
     data = None if dataset is None else Path(dataset)
-    subject = Subject(experiment, Path(model), config, device, data, settings, mixer)
+    subject = Subject(experiment, Path(model), config, device, data, mixer)
     results = experiments.get(experiment).run(subject)
     write_parquet(output, "results", results, subject.metadata())
     return results

@@ -59,16 +59,12 @@ _BLANK = b"0" * 64
 def replacing(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path next to ``path`` and move it there if the block ends without an error.
 
-    The next writer of ``path`` replaces what a killed one left. A character device such as ``/dev/null`` is
-    yielded itself; links and other special files are refused.
+    The next writer of ``path`` replaces what a killed one left. Links and special files are refused.
     """
     path = Path(path)
     temporary = path.with_name(TEMPORARY + path.name)
     with as_input_error(path):
         check_kind(path)
-        if path.is_char_device():
-            yield path
-            return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.unlink(missing_ok=True)
         try:
@@ -293,9 +289,9 @@ def check_kind(path: Path, directory: bool = False) -> None:
     problem = None
     if path.exists() and path.is_dir() != directory:
         problem = "a file" if directory else "a directory"
-    elif not directory and path.is_symlink() and not path.is_char_device():
+    elif not directory and path.is_symlink():
         problem = f"a link; give its target, {os.path.realpath(path)}"
-    elif path.exists() and not (path.is_dir() or path.is_file() or path.is_char_device()):
+    elif path.exists() and not (path.is_dir() or path.is_file()):
         problem = "not a regular file; give another name"
     if problem:
         raise InputError(f"cannot write {path}: it is {problem}")
@@ -305,7 +301,7 @@ def check_writable(path: Path | str, directory: bool = False) -> None:
     """Check before long work that a file, or a directory, can be written; creates nothing."""
     path = Path(path)
     check_kind(path, directory)
-    if not path.is_char_device() and (refusal := _refusal(path)):
+    if refusal := _refusal(path):
         raise InputError(f"cannot write {path}: {refusal}")
 
 

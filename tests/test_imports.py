@@ -22,11 +22,10 @@ def command(*words: str) -> str:
         (f"import cadmus; {TASK}", "polars torch"),
         # As Snakemake lists them.
         ("from cadmus import experiments; experiments.figures()", "matplotlib numba scipy torch"),
-        *((command(*words), EXTRAS) for words in (["--help"], ["--version"], ["run", "34+7="])),
-        *((command(*words), EXTRAS) for words in (["isa"], ["isa", "="])),
+        *((command(*words), EXTRAS) for words in (["--help"], ["--version"], ["isa"], ["run", "34+7="])),
         (command("serve", "--help"), "starlette torch uvicorn"),
         (command("plan", "tests/tiny.yaml"), "deepspeed polars snakemake torch"),
-        (command("complete", "-12+"), SLOW),
+        (command("complete", "--", "-12+"), SLOW),
     ],
 )
 def test_only_what_is_needed_is_imported(code: str, absent: str) -> None:

@@ -26,7 +26,7 @@ def test_five_calls_go_from_a_config_to_a_figure(tmp_path):
     pipeline.train(config, data, model)
     lines = (tmp_path / "training/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(lines[-1])["step"] == config.train.steps
-    completions = pipeline.evaluate("completions", model, results, data, settings={"programs": 10})
+    completions = pipeline.evaluate("completions", model, results, data)
     assert pl.read_parquet(results).equals(completions)
     drawn = pipeline.draw("table3_accuracy", [results], tmp_path / "figures")
     assert [path.name for path in drawn] == [f"table3_accuracy{end}" for end in (".csv", ".md")]

@@ -4,9 +4,8 @@ import json
 import math
 import reprlib
 import sys
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -17,14 +16,33 @@ from cadmus.cli.programs import as_object, echo_trace, truth
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import percent
-from cadmus.model import completing
-from cadmus.model.completing import AT_ONCE, Completion
+from cadmus.vm import reference
 from cadmus.vm.reference import show
 
+AT_ONCE = 256
+"""Completions that are sampled before they are printed."""
 ALTERNATIVES = 3
 
 
-@options.program_command()
+class Completion(NamedTuple):
+    """A completion ``text`` of a prefix, without the end; ``ended`` is False if the program was cut off."""
+
+    prefix: str
+    text: str
+    ended: bool
+
+    @property
+    def program(self) -> str:
+        """The whole program, without the end."""
+        return self.prefix + self.text
+
+    @property
+    def written(self) -> str:
+        """The text that the model wrote, its end included."""
+        return self.text + isa.END if self.ended else self.text
+
+
+@click.command()
 @click.argument("prefix")
 @options.model_option
 @options.mixer_option
@@ -97,19 +115,24 @@ def complete(
         raise InputError(f"{length}, a program at most {limit}; raise --max-length")
     count = samples or 1
     temperature = (temperature or 1.0) if random else 0.0
-    sampling: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
-    completions = completing.complete(model, [prefix], limit, **sampling)
-    one_line_each = count > 1 and not as_json
     write = _as_json if as_json else _as_text
-    while batch := list(islice(completions, AT_ONCE)):
-        if one_line_each:
-            click.echo("\n".join(f"{item.prefix}{item.written} {truth(item.result)}" for item in batch))
+    for first in range(0, count, AT_ONCE):
+        number = min(AT_ONCE, count - first)
+        sampling: dict[str, Any] = {"temperature": temperature, "seed": seed or 0, "first": first}
+        texts, ended = model.complete([prefix], limit, samples=number, **sampling)
+        batch = [Completion(prefix, *each) for each in zip(texts.to_strings(), ended.tolist(), strict=True)]
+        if count > 1 and not as_json:
+            for item in batch:
+                click.echo(f"{prefix}{item.written} {truth(reference.run(item.program))}")
             continue
-        for completion, table in zip(batch, completing.log_probabilities(model, batch), strict=True):
-            click.echo(write(completion, _likeliest(table, top)))
+        tables = model.log_probabilities([item.program for item in batch])
+        for item, table in zip(batch, tables, strict=True):
+            # The last instruction of the prefix predicts what follows it.
+            start = len(prefix) - 1
+            click.echo(write(item, _likeliest(table[start : start + len(item.written)], top)))
 
 
-@options.program_command()
+@click.command(context_settings={"ignore_unknown_options": True})  # examples may begin with -
 @click.argument("examples", nargs=-1, required=True)
 @options.model_option
 @options.mixer_option
@@ -180,18 +203,19 @@ def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str
 
 def _as_json(completion: Completion, steps: list[list[tuple[str, float]]]) -> str:
     answer = {"prefix": completion.prefix, "completion": completion.text, "ended": completion.ended}
-    answer |= as_object(completion.program, completion.result)
+    answer |= as_object(completion.program, reference.run(completion.program))
     rows = [[{"instruction": name, "probability": round(value, 6)} for name, value in step] for step in steps]
     return json.dumps(answer | {"steps": rows})
 
 
 def _as_text(completion: Completion, steps: list[list[tuple[str, float]]]) -> str:
     cut_off = "" if completion.ended else f" (cut off after {len(completion.program)} instructions)"
+    result = reference.run(completion.program)
     lines = [
         f"prefix      {completion.prefix}",
         f"completion  {completion.written}{cut_off}",
-        f"outputs     {' '.join(map(show, completion.result.outputs))}".rstrip(),
-        f"result      {truth(completion.result)}",
+        f"outputs     {' '.join(map(show, result.outputs))}".rstrip(),
+        f"result      {truth(result)}",
     ]
     if steps:
         lines.append(click.style("\nstep  most likely first", bold=True))

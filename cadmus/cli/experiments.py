@@ -1,21 +1,16 @@
 """``cadmus evaluate``, the experiments, ``cadmus score`` and ``cadmus figure``."""
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
 import click
-import polars as pl
 
 from cadmus import experiments, pipeline
 from cadmus.cli import options
-from cadmus.config import Evaluate
 from cadmus.errors import InputError, suggest
-from cadmus.evaluate.intervals import as_text, loss_as_text, percent
+from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.regions import REGIONS
-from cadmus.evaluate.results import CEILING, best_baseline
 from cadmus.experiments.experiment import Findings
 
 
@@ -23,20 +18,20 @@ from cadmus.experiments.experiment import Findings
 def evaluate() -> None:
     """Run an experiment on a trained model.
 
-    An experiment writes its results to a Parquet file and prints a summary. Programs that the model may have
+    An experiment writes its results to a Parquet file and prints findings. Programs that the model may have
     been trained on are refused.
 
     \b
     Examples:
       cadmus evaluate grid --model laptop --output grid.parquet
       cadmus evaluate completions --model laptop --dataset results/laptop/dataset --output c.parquet
-      cadmus evaluate pass_at_k --samples 64 --temperature 0.8 --model results/quick/model \\
-        --dataset results/quick/dataset --output pass_at_k.parquet
+      cadmus evaluate pass_at_k --config quick --set evaluate.pass_at_k.samples=64 \\
+        --model results/quick/model --dataset results/quick/dataset --output pass_at_k.parquet
     """
 
 
 def _command(name: str) -> click.Command:
-    """Return the command of an experiment, with an option for each number of its settings."""
+    """Return the command of an experiment."""
     experiment = experiments.get(name)
     kind: click.Path = options.MODEL
     subject, value = "--model", "laptop"
@@ -52,24 +47,13 @@ def _command(name: str) -> click.Command:
         output: Path,
         changes: dict[str, Any],
         device: str | None,
-        as_json: bool,
         dataset: Path | None = None,
-        **numbers: Any,
     ) -> None:
         run_config = options.optional_config(config, changes)
-        settings = {key: value for key, value in numbers.items() if value is not None}
         device = options.usable_device(device)
-        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, settings, mixer)
-        findings = experiment.findings and experiment.findings(results)
-        table = findings.table if findings else experiment.summary and experiment.summary(results)
-        if as_json and table is not None:
-            click.echo(json.dumps(table.to_dicts(), indent=2))
-        elif findings:
-            _print_findings(findings)
-        elif table is not None and "loss" in table.columns:
-            _print_losses(table)
-        elif table is not None:
-            _print_accuracies(table)
+        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, mixer)
+        if experiment.findings:
+            _print(experiment.findings(results))
 
     parameters = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
@@ -82,19 +66,10 @@ def _command(name: str) -> click.Command:
         options.results_option,
         options.changes_option,
         options.device_option,
-        click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
         split_help = "Dataset with the test split."
         parameters.append(click.option("--dataset", type=options.DIRECTORY, required=True, help=split_help))
-    for key, field in type(getattr(Evaluate(), name)).model_fields.items():
-        if field.annotation in (int, float):
-            text = " ".join((field.description or "").split())
-            text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
-            short = ["-n"] if key in ("programs", "programs_per_pixel") else []
-            metavar = "N" if field.annotation is int else "NUMBER"
-            long = f"--{key.replace('_', '-')}"
-            parameters.append(click.option(*short, long, key, metavar=metavar, help=text))
     arguments = f"{subject} {value} --output {name}.parquet"
     if experiment.dataset:
         arguments += " --dataset DIR"
@@ -192,43 +167,12 @@ def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Pat
             options.echo(path)
 
 
-def _print_findings(findings: Findings) -> None:
-    def cell(column: str, value: str | float | None) -> str:
+def _print(findings: Findings) -> None:
+    def cell(value: str | float | None) -> str:
         if value is None or isinstance(value, str):
             return title(value or "")
-        if isinstance(value, int):
-            return f"{value:,}"
-        return f"{value:.2f}" if column == "loss" else percent(value)
+        return f"{value:,}" if isinstance(value, int) else percent(value)
 
-    rows = ([cell(*item) for item in row.items()] for row in findings.table.iter_rows(named=True))
+    rows = [[*map(cell, row)] for row in findings.table.iter_rows()]
     click.echo(f"{findings.title}\n")
     options.echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
-
-
-def _print_losses(losses: pl.DataFrame) -> None:
-    for row in losses.iter_rows(named=True):
-        loss = f"{loss_as_text(row['loss'], row['low'], row['high'])} nats per token"
-        options.echo(f"{title(row['template'])}: {loss} of {row['programs']:,} completions")
-
-
-def _print_accuracies(accuracies: pl.DataFrame) -> None:
-    """Print a line per row, named by the first column; of pass@k the largest k."""
-    graded = "metric" in accuracies.columns
-    solved = "solved"
-    if "k" in accuracies.columns:
-        accuracies = accuracies.filter(pl.col("k") == pl.col("k").max())
-        solved += f"@{accuracies['k'][0]}"
-    shown = accuracies.filter(policy="model", metric="solved") if graded else accuracies
-    for row in shown.iter_rows(named=True):
-        name = next(iter(row.values()))
-        accuracy = as_text(row["accuracy"], row["low"], row["high"])
-        if row.get("baseline") is not None:
-            accuracy += f" correct, best baseline ({row['best_baseline']} {percent(row['baseline'])})"
-        if graded:
-            best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
-            baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
-            accuracy += f" {solved}, best baseline ({baseline})"
-            possible = accuracies.filter(policy="model", metric=CEILING).filter(question=name)["accuracy"]
-            if len(possible) and possible[0] < 1:
-                accuracy += f", best possible {percent(possible[0])}"
-        options.echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")

@@ -6,17 +6,16 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from cadmus import isa
-from cadmus.cli.options import color_mode, echo, print_error
+from cadmus.cli.options import echo, print_error
 from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
 SECTIONS = {
     "Programs": {
         "run": ("programs", "", "Execute PROGRAM and print its outputs and whether it is true."),
-        "isa": ("programs", "", "Print the table of the 65 instructions, or explain one."),
+        "isa": ("programs", "", "Print the table of the 65 instructions."),
         "sample": ("programs", "sample", "Print true programs of TEMPLATE, one per line."),
     },
     "Trained models": {
@@ -74,46 +73,23 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, _, text) in section.items()])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Click's own imports all commands.
-        names = [name for name in COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name][2]) for name in names]
-        return items + click.Command.shell_complete(self, ctx, incomplete)
-
-
-def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from platform import python_version
-
-        from cadmus.store import versions
-
-        click.echo(f"{NAME} {VERSION} (instruction set {isa.digest()})")
-        click.echo(f"Python {python_version()}, torch {versions().get('torch', 'not installed')}")
-        ctx.exit()
-
 
 @click.group(
     cls=_Commands,
     commands={name: click.Command(name) for name in COMMANDS},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_versions,
-    help="Print the versions of Cadmus, its instruction set, Python and torch.",
+@click.version_option(
+    VERSION,
+    prog_name=NAME,
+    message=f"%(prog)s %(version)s (instruction set {isa.digest()})",
+    help="Print the versions of Cadmus and its instruction set.",
 )
 def cadmus() -> None:
     """Cadmus: true programs, a model trained on them, and experiments.
 
     `cadmus COMMAND --help` explains a command with examples. Results go to standard output, errors and
-    progress to standard error. The environment variable NO_COLOR turns colors off.
-
-    \b
-    Tab completion in bash, a line for ~/.bashrc (zsh: zsh_source, ~/.zshrc):
-      eval "$(_CADMUS_COMPLETE=bash_source cadmus)"
+    progress to standard error. Colors are for terminals.
 
     \b
     Exit codes:
@@ -136,7 +112,7 @@ def main() -> None:
     """Run the command line; bad input prints one line on standard error and exits with code 2."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=color_mode()))
+        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False))
     except (click.Abort, Interrupted) as error:
         echo(f"cadmus: {str(error) or 'interrupted'}", err=True)
         sys.exit(1)

@@ -1,7 +1,6 @@
 """Options, argument types and output helpers shared by the commands."""
 
 import functools
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,23 +42,6 @@ class _ModelDirectory(click.Path):
         return super().convert(value, param, ctx)
 
 
-class _ProgramCommand(click.Command):
-    """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = ["--help"] if args == ["-h"] else args
-        _, more, _ = self.make_parser(ctx).parse_args(list(words))
-        if not more or ctx.resilient_parsing:
-            return super().parse_args(ctx, list(words))
-        # There is more than one argument; one of them may be a mistyped option.
-        known = {name for param in self.get_params(ctx) for name in param.opts}
-        for word in args:
-            if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
-                raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
-        (name,) = (param.human_readable_name for param in self.params if isinstance(param, click.Argument))
-        raise click.UsageError(f"{' '.join(args)}: {name} is one argument; quote it", ctx)
-
-
 PATH = click.Path(path_type=Path)
 # Help shows the names of types.
 PATH.name = "file"
@@ -69,12 +51,6 @@ CONFIG.name = "file"
 MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-program_command = functools.partial(
-    click.command,
-    cls=_ProgramCommand,
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
-)
-"""Decorates a command whose argument is a program."""
 config_option = click.option(
     "--config", default="quick", type=CONFIG, help="Config of the run: a file, or the name of a shipped one."
 )
@@ -173,17 +149,10 @@ def usable_device(device: str | None) -> str:
     return device
 
 
-def color_mode() -> bool | None:
-    """Return whether to print colors: set by NO_COLOR or FORCE_COLOR, else None for terminals only."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return True if os.environ.get("FORCE_COLOR") else None
-
-
 def print_error(message: str) -> None:
     """Print an error on standard error."""
     start = click.style("cadmus: error:", fg="red")
-    click.echo(f"{start} {printable(message)}", err=True, color=color_mode())
+    click.echo(f"{start} {printable(message)}", err=True)
 
 
 def echo(message: object, *, err: bool = False) -> None:

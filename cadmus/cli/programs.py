@@ -9,12 +9,12 @@ import click
 
 from cadmus import isa
 from cadmus.cli import options
-from cadmus.errors import InputError, naming, suggest
+from cadmus.errors import InputError, naming
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
 
-@options.program_command()
+@click.command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each top-level instruction.")
 @click.option("--calls", is_flag=True, help="Like --trace, with the instructions inside calls.")
@@ -40,8 +40,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
       cadmus run --json 'u1b2b'
       printf '34+7=\\n34+8=\\n' | cadmus run --json -
 
-    A program may begin with -; put -- before it if it looks like an option:
-    cadmus run '-12+', cadmus run -- --json
+    Put -- before a program that begins with -: cadmus run -- '-12+'.
     """
     traced = trace or calls
     if traced and (as_json or program == "-"):
@@ -87,59 +86,31 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
 
 
 @click.command("isa")
-@click.argument("instruction", required=False)
-@click.option("--json", "form", flag_value="json", help="Print JSON; of the table with limits and digest.")
+@click.option("--json", "form", flag_value="json", help="Print JSON, with limits and digest.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
-def isa_command(instruction: str | None, form: str | None) -> None:
-    """Print the table of the 65 instructions, or explain one.
+def isa_command(form: str | None) -> None:
+    """Print the table of the 65 instructions.
 
-    The columns of the table are the symbol, the effect on the stack, the meaning and the alternate symbol.
-    INSTRUCTION is a symbol or a name.
+    The columns are the symbol, the effect on the stack, the meaning and the alternate symbol.
 
     \b
     Examples:
       cadmus isa
-      cadmus isa '='
-      cadmus isa map --json
+      cadmus isa --json
       cadmus isa --markdown > docs/isa.md
     """
-    if instruction is not None:
-        _explain(instruction, form)
-    elif form == "markdown":
+    if form == "markdown":
         from cadmus.pages.manual import manual
 
         click.echo(manual(), nl=False)
     elif form == "json":
-        rows = list(map(_as_dict, isa.INSTRUCTIONS))
+        keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
+        rows = [{key: getattr(row, key) for key in keys} for row in isa.INSTRUCTIONS]
         table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}
         click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     else:
         cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
         options.echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
-
-
-def _explain(instruction: str, form: str | None) -> None:
-    row = isa.BY_SYMBOL.get(instruction) or isa.BY_NAME.get(instruction)
-    if row is None:
-        raise InputError(f"no instruction {instruction!r}; {suggest(instruction, isa.BY_NAME)}")
-    if form == "markdown":
-        raise InputError("--markdown prints the whole manual; drop it or the instruction")
-    if form == "json":
-        click.echo(json.dumps(_as_dict(row), indent=2, ensure_ascii=False))
-        return
-    from cadmus.pages.manual import EXAMPLES
-
-    for key in ("symbol", "name", "group", "effect", "meaning", "alternate"):
-        if value := getattr(row, key):
-            click.echo(f"{key:<9}  {value}")
-    program = EXAMPLES[row.symbol]
-    outputs = " ".join(map(show, reference.run(program).outputs))
-    click.echo(f"example    {program} leaves {outputs or 'nothing'}")
-
-
-def _as_dict(row: isa.Instruction) -> dict[str, Any]:
-    keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
-    return {key: getattr(row, key) for key in keys}
 
 
 @click.command()

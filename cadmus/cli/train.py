@@ -143,9 +143,8 @@ def train(
 @click.option(
     "--completions", type=PATH, help="Results of `cadmus evaluate completions`; needed for a model."
 )
-@click.option("--metrics", type=PATH, help="Metrics of `cadmus train`, which have the last loss.")
 @click.option("--output", type=PATH, help="Card to write, a .md file; README.md in DIRECTORY by default.")
-def card(directory: Path, completions: Path | None, metrics: Path | None, output: Path | None) -> None:
+def card(directory: Path, completions: Path | None, output: Path | None) -> None:
     """Write the card of the model or dataset in DIRECTORY.
 
     The Hugging Face Hub shows it as the page of the model or dataset: data, training, accuracy and limits.
@@ -153,8 +152,7 @@ def card(directory: Path, completions: Path | None, metrics: Path | None, output
     \b
     Examples:
       cadmus card results/quick/dataset
-      cadmus card results/quick/model --completions results/quick/experiments/completions.parquet \\
-        --metrics results/quick/training/metrics.jsonl
+      cadmus card results/quick/model --completions results/quick/experiments/completions.parquet
     """
     from cadmus.dataset.manifest import NAME as MANIFEST
     from cadmus.pages.dataset import dataset_card
@@ -169,4 +167,4 @@ def card(directory: Path, completions: Path | None, metrics: Path | None, output
     elif completions is None:
         raise InputError(f"{directory}: no dataset; for the card of a model, add --completions")
     else:
-        write_text(output, model_card(directory, completions, metrics))
+        write_text(output, model_card(directory, completions))

@@ -65,7 +65,7 @@ class PassAtK(Settings):
 
     @property
     def metrics(self) -> Sequence[str]:  # type: ignore[override]
-        names = ("solved", "verified", "fits", "agreed", "greedy_solved", "ceiling")
+        names = ("solved", "verified", "fits", "greedy_solved", "ceiling")
         return [f"{name}@{k}" for name in names for k in budgets(self.samples)]
 
 

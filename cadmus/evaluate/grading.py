@@ -4,7 +4,6 @@ Each program is completed from where its question cuts it (:mod:`cadmus.evaluate
 ``docs/grading.md`` defines the metrics of a completion. No completion raises an error, however bad.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,10 +11,8 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import TEMPLATES, Dataset
-from cadmus.config.evaluation import budgets
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of, things_asked
-from cadmus.model.induction import computes
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
 
@@ -100,8 +97,7 @@ def grade_samples(
     """Sample completions of each program, grade them and count.
 
     The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row. Returns a
-    row per program, with the columns of ``docs/columns.md``; ``agreed`` has a value for each k of
-    :func:`cadmus.config.evaluation.budgets`, and like ``fits`` it is null where that is not defined.
+    row per program, with the columns of ``docs/columns.md``.
     """
     repeated = [
         task._replace(
@@ -120,23 +116,4 @@ def grade_samples(
         pl.col("solved", "verified").sum(),
         pl.when(defined).then(pl.col("fits").sum()).alias("fits"),
     )
-    agreed = [
-        None if part["fits"].has_nulls() else _agreed(part, dataset) for part in graded.iter_slices(samples)
-    ]
-    return counted.drop(counted.columns[0]).with_columns(pl.Series("agreed", agreed, pl.List(pl.Float64)))
-
-
-def _agreed(samples: pl.DataFrame, dataset: Dataset) -> list[float]:
-    """Return how often the definition with the most votes is solved, over disjoint groups of k samples."""
-    fits, prompt = samples["fits"].to_numpy(), samples["program"][0][: samples["prompt_length"][0]]
-    group = np.full(len(samples), -1)  # what does not fit has no vote
-    computed = computes(prompt, samples.filter("fits")["completion"].to_list(), dataset)
-    group[fits] = np.unique(computed, return_inverse=True)[1]
-    # Those of a group compute the same, so all are solved or none is.
-    group_solved = dict(zip(group.tolist(), samples["solved"], strict=True))
-    fractions = []
-    for k in budgets(len(samples)):
-        parts = group[: len(samples) // k * k].reshape(-1, k).tolist()
-        votes = (Counter(number for number in part if number >= 0).most_common(1) for part in parts)
-        fractions.append(sum(group_solved[most[0][0]] for most in votes if most) / len(parts))
-    return fractions
+    return counted.drop(counted.columns[0])

@@ -1,4 +1,4 @@
-"""Accuracy on the comparison grid by region, and by distance from the training range."""
+"""Accuracy on the comparison grid by region."""
 
 from typing import Any
 
@@ -27,8 +27,6 @@ REGIONS = {
 """Regions of the grid and their titles: the positions of X and Y relative to the training range. Those with
 balanced operators have programs of their own."""
 _OPTIONAL = [region for region in REGIONS if region == "excluded" or region.startswith("balanced")]
-BIN = 5
-"""Distances per bin of :func:`by_distance`."""
 
 _COUNTS = {
     "pairs": pl.Int64,
@@ -70,29 +68,6 @@ def training_range(grid: pl.DataFrame) -> tuple[int, int]:
     if inside.is_empty():
         raise InputError("the grid has no pair within the training range; widen evaluate.grid")
     return int(inside["x"].to_numpy().min()), int(inside["x"].to_numpy().max())
-
-
-def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by region and by Chebyshev distance from the training range.
-
-    The distance is that of X or Y, whichever is farther out: 0 inside, elsewhere in bins of :data:`BIN`. The
-    last bin ends where the grid does. There is a row per region and bin with a program: region, first, last
-    (distances of the bin), then :data:`_COUNTS`.
-    """
-    low, high = training_range(grid)
-    values = grid["x"].to_numpy()
-    farthest = max(low - int(values.min()), int(values.max()) - high)
-    distance = pl.max_horizontal(low - pl.col("x"), pl.col("x") - high, low - pl.col("y"), pl.col("y") - high)
-    bins = _tested(grid.filter(~pl.col("balanced"))).with_columns(
-        first=((distance - 1) // BIN * BIN + 1).clip(0)
-    )
-    rows = []
-    for region in REGIONS:
-        for (first,), part in bins.filter(region=region).sort("first").group_by("first", maintain_order=True):
-            last = min(first + BIN - 1, farthest) if first else 0
-            rows.append((region, first, last, *_measured(part)))
-    schema = {"region": pl.String, "first": pl.Int64, "last": pl.Int64, **_COUNTS}
-    return pl.DataFrame(rows, schema, orient="row")
 
 
 def predicted(grid: pl.DataFrame) -> pl.DataFrame:

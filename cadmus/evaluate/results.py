@@ -24,8 +24,6 @@ CEILING = "ceiling"
 accuracies."""
 COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
-BIN = 4
-"""Lengths per bin."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -63,15 +61,6 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
     columns = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
     return by_group(completions, keys, columns, ("accuracy", "low", "high"), accuracies)
-
-
-def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by question, shortest and longest: bounds of bins of :data:`BIN` lengths."""
-    from cadmus.evaluate.questions import in_order  # imports Numba, which other tables do without
-
-    shortest = (pl.col("program").str.len_chars().cast(pl.Int64) - 1) // BIN * BIN + 1
-    binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
-    return in_order(accuracy_by(binned, "question", "shortest", "longest"), "shortest")
 
 
 def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:
@@ -140,9 +129,9 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
 
     The columns are question, policy, metric, k, programs, correct (their expected number), accuracy, low,
-    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS`; ``agreed``, the
-    definition with the most votes among k samples is solved; and, the same for all k, ``greedy_solved`` and
-    the :data:`CEILING`, if it is below 1. A metric is absent where it is not defined.
+    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS` and, the same for
+    all k, ``greedy_solved`` and the :data:`CEILING`, if it is below 1. A metric is absent where it is not
+    defined.
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -167,9 +156,6 @@ def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
         for metric in COUNTS
         if not part[metric].has_nulls()
     }
-    if not part["agreed"].has_nulls():
-        probabilities["agreed"] = np.zeros((len(part), ks[-1]))
-        probabilities["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()
     for metric in ("greedy_solved", CEILING):
         if not part[metric].has_nulls() and not (metric == CEILING and part[metric].min() == 1):
             column = part[metric].to_numpy().astype(np.float64)

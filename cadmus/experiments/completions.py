@@ -9,7 +9,7 @@ from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PR
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.results import CEILING, accuracy_by
-from cadmus.experiments.experiment import Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     from cadmus.evaluate.grading import TaskBatch
@@ -21,7 +21,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     The baselines are graded as well. The best possible accuracy is computed; it is below 100% only for
     induction, as examples leave several functions open.
 
-    Table 3, accuracy by length and by examples, and the page of failures are drawn from the results.
+    Table 3, the figure of memory and the page of failures are drawn from the results.
     """
     from cadmus.dataset.manifest import read_manifest
     from cadmus.evaluate.baselines import Learned, grade_baselines
@@ -89,6 +89,14 @@ def best_possible(tasks: "list[TaskBatch]", dataset: Dataset, split: str) -> pl.
     return pl.Series(CEILING, np.concatenate(ceilings))
 
 
+def findings(results: pl.DataFrame) -> Findings:
+    """Return the accuracy on each question, with the best possible one and that of the best baseline."""
+    from cadmus.figures.table3_accuracy import table
+
+    columns = ("Sub-problem", "Tested", "Solved", "Best possible", "Best baseline")
+    return Findings("test programs solved, with 95% intervals", table(results).select(columns))
+
+
 ASKED = {
     "policy": NAME,
     "template": NAME,
@@ -130,6 +138,7 @@ EXPERIMENT = Experiment(
         ),
     },
     summary=lambda results: accuracy_by(results, "question"),
+    findings=findings,
     dataset=True,
     figures=(
         Figure(
@@ -138,11 +147,6 @@ EXPERIMENT = Experiment(
             "best baseline's and the paper's (its Table 3). The gap is the accuracy minus that of the best "
             "baseline, in percentage points, and marked as below if its interval is below 0.",
             "table",
-        ),
-        Figure(
-            "accuracy_by_length",
-            "Accuracy on each sub-problem, the best possible one and that of the best baseline, by the "
-            "length of the test program in bins of four lengths.",
         ),
         Figure(
             "memory",

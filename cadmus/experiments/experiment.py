@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import FRACTION, Column, Table
-from cadmus.config import Config, Model, digest, validate
+from cadmus.config import Config, Model, digest
 from cadmus.errors import InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
@@ -49,8 +49,7 @@ class Figure(NamedTuple):
 class Findings(NamedTuple):
     """Table that the command of an experiment prints, and its title of lines of at most 100 characters.
 
-    The first column names the rows. Numbers with a fraction are printed in percent, but those of a column
-    ``loss`` as they are.
+    The first column names the rows. Numbers with a fraction are printed in percent.
     """
 
     title: str
@@ -71,9 +70,9 @@ class Experiment:
     """Columns that tell the rows apart."""
     figures: tuple[Figure, ...] = ()
     summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """Accuracies or losses from the results, which the command prints and a study compares."""
+    """Accuracies or losses from the results, which a study compares."""
     findings: Callable[[pl.DataFrame], Findings] | None = None
-    """Table that the command prints of results without a summary."""
+    """Table that the command prints."""
     dataset: bool = False
     """True if it reads the test split."""
     snapshots: bool = False
@@ -99,8 +98,8 @@ class Subject:
 
     Programs that the model may have been trained on are refused, whoever asks. ``directory`` is a model
     export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split.
-    The config is by default that of the training, with default experiments; ``settings`` are other values of
-    some fields of its section ``evaluate.EXPERIMENT``, and ``mixer`` is as for :meth:`cadmus.Cadmus.load`.
+    The config is by default that of the training, with default experiments; ``mixer`` is as for
+    :meth:`cadmus.Cadmus.load`.
     """
 
     def __init__(
@@ -110,7 +109,6 @@ class Subject:
         config: Config | None = None,
         device: str = "cpu",
         dataset: Path | None = None,
-        settings: Mapping[str, Any] | None = None,
         mixer: "Mixer | None" = None,
     ) -> None:
         from cadmus.experiments import get
@@ -118,16 +116,13 @@ class Subject:
 
         self.snapshots = find_snapshots(directory) if get(experiment).snapshots else []
         self.directory = self.snapshots[-1] if self.snapshots else directory
-        config = config or read_metadata(self.directory).config
-        if config is None:
+        noted = config or read_metadata(self.directory).config
+        if noted is None:
             raise InputError(f"{self.directory / METADATA}: config: missing; give the config of the training")
-        if not get(experiment).asks(config.model):
+        if not get(experiment).asks(noted.model):
             needs = f"{experiment} needs {get(experiment).attention}"
-            raise InputError(f"{self.directory}: model.attention: is {config.model.attention}; {needs}")
-        before = getattr(config.evaluate, experiment)
-        after = validate({**before.model_dump(), **(settings or {})}, type(before), f"evaluate {experiment}")
-        evaluate = config.evaluate.model_copy(update={experiment: after})
-        self.config = config.model_copy(update={"evaluate": evaluate})
+            raise InputError(f"{self.directory}: model.attention: is {noted.model.attention}; {needs}")
+        self.config = noted
         self.device, self.dataset, self.mixer = device, dataset, mixer
 
     def model(self, directory: Path | None = None) -> Any:

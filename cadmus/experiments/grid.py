@@ -7,7 +7,7 @@ from cadmus.columns import COUNT, FLAG, VALUE
 from cadmus.config import Config, Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
-from cadmus.experiments.experiment import OF_PROGRAMS, Experiment, Figure, Subject
+from cadmus.experiments.experiment import OF_PROGRAMS, Experiment, Figure, Findings, Subject
 from cadmus.programs import TOKEN_OF_BYTE, Programs, stack
 from cadmus.tools import generator, progress
 
@@ -94,6 +94,14 @@ def _learned(
     return {name: TOKEN_OF_BYTE[fit.complete(prompts).data] == expected for name, fit in fitted.items()}
 
 
+def findings(results: pl.DataFrame) -> Findings:
+    """Return the accuracy in each region, with that of the best baseline."""
+    from cadmus.figures.grid_regions import table
+
+    columns = ("Region", "Programs", "Accuracy", "Best baseline")
+    return Findings("comparators predicted, with 95% intervals", table(results).select(columns))
+
+
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -119,6 +127,7 @@ EXPERIMENT = Experiment(
     },
     key=("x", "y", "balanced"),
     summary=summary,
+    findings=findings,
     figures=(
         Figure(
             "comparison_grid",
@@ -135,12 +144,6 @@ EXPERIMENT = Experiment(
             "Always `=` would solve all of the region X = Y, and nothing in the others outside. In balanced "
             "programs, however their operators are arranged, each comparator is as frequent as the others.",
             "table",
-        ),
-        Figure(
-            "accuracy_by_distance",
-            "Accuracy at the comparator by region and by distance from the training range: that of X or Y, "
-            "whichever is farther out; 0 is inside. Bands are 95% bootstrap intervals over pairs (X, Y); "
-            "dashed lines are the best baselines.",
         ),
         Figure(
             "output_tokens",

@@ -6,7 +6,7 @@ import polars as pl
 from cadmus.columns import NAME, NONNEGATIVE, POSITIVE, PROGRAM
 from cadmus.evaluate.losses import completion_losses
 from cadmus.evaluate.results import loss_by
-from cadmus.experiments.experiment import Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -42,6 +42,13 @@ def measure(subject: Subject) -> pl.DataFrame:
     )
 
 
+def findings(results: pl.DataFrame) -> Findings:
+    """Return the loss on each template and on all."""
+    from cadmus.figures.loss_by_template import table
+
+    return Findings("loss on completions in nats per token, with 95% intervals", table(results))
+
+
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -53,6 +60,7 @@ EXPERIMENT = Experiment(
         "floor": NONNEGATIVE.or_null(),
     },
     summary=lambda results: loss_by(results, "template"),
+    findings=findings,
     dataset=True,
     figures=(
         Figure(

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from cadmus.columns import COUNT, FLAG, FRACTION, POSITIVE, Column
-from cadmus.config.evaluation import budgets
+from cadmus.columns import COUNT, FLAG, FRACTION, POSITIVE
 from cadmus.evaluate.results import CEILING, accuracy_at_k
 from cadmus.experiments.completions import ASKED, ASKED_RULES, ask, best_possible, grade_model
-from cadmus.experiments.experiment import Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
@@ -18,8 +17,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     """solved@k and verified@k of sampled completions.
 
     The probability that at least one of k samples is solved or verified, estimated without bias from all n.
-    The baseline draws completions of random training programs. The greedy completion is graded as well and,
-    for induction, the function with the most votes among k samples and the best possible answer.
+    The baseline draws completions of random training programs. The greedy completion is graded as well.
     """
     from cadmus.evaluate.baselines import BASELINE_OF_SAMPLES, training_completions
     from cadmus.evaluate.grading import MODEL, grade_samples
@@ -42,7 +40,13 @@ def measure(subject: Subject) -> pl.DataFrame:
     return pl.concat([sampled.with_columns(greedy, ceiling), random], how="diagonal")
 
 
-_BUDGETS = pl.col("samples").map_elements(lambda samples: len(budgets(samples)), pl.Int64)
+def findings(results: pl.DataFrame) -> Findings:
+    """Return solved@k of the model and the baseline for the largest k."""
+    samples = results["samples"][0]
+    solved = accuracy_at_k(results).filter(metric="solved", k=samples)
+    table = solved.pivot("policy", index="question", values="accuracy")
+    return Findings(f"solved@{samples} of the model and of completions of random training programs", table)
+
 
 EXPERIMENT = Experiment(
     measure=measure,
@@ -52,7 +56,6 @@ EXPERIMENT = Experiment(
         "solved": COUNT,
         "verified": COUNT,
         "fits": COUNT.or_null(),
-        "agreed": Column(pl.List(pl.Float64), low=0, high=1, null=True),
         "greedy_solved": FLAG.or_null(),
         CEILING: FRACTION.or_null(),
     },
@@ -62,20 +65,19 @@ EXPERIMENT = Experiment(
         "verified: must be at most samples": pl.col("verified") <= pl.col("samples"),
         "solved: must be at most verified": pl.col("solved") <= pl.col("verified"),
         "fits: must be at most samples": pl.col("fits") <= pl.col("samples"),
-        "agreed: must have a number for each k": pl.col("agreed").list.drop_nulls().list.len() == _BUDGETS,
         "greedy_solved: must be known of the model alone": (
             pl.col("greedy_solved").is_not_null() == (pl.col("policy") == "model")
         ),
     },
     summary=accuracy_at_k,
+    findings=findings,
     dataset=True,
     figures=(
         Figure(
             "pass_at_k",
             "Probability that at least one of k sampled completions is solved (solved@k) or verified "
             "(verified@k), with 95% bootstrap intervals. The baseline draws completions of random training "
-            "programs. For induction, also the accuracy of the function with the most votes among k samples, "
-            "and the best possible one.",
+            "programs. For induction, also the best possible accuracy.",
         ),
     ),
 )

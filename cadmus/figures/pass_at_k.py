@@ -13,7 +13,6 @@ _LINES: tuple[panels.Line, ...] = (
     panels.Line(True, "verified", "model, verified@k", style.GREEN, "^"),
     panels.Line(True, "solved", "model, solved@k", style.BLUE, "o"),
     panels.Line(False, "solved", "random training completion, solved@k", style.GRAY),
-    panels.Line(True, "agreed", "model, most votes solved", style.PURPLE, "s"),
     panels.Line(True, CEILING, "best possible", "black", style="--", band=False),
 )
 _BEFORE_AND_AFTER = (

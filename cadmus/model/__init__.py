@@ -1,5 +1,7 @@
-"""The decoder: ``gpt`` defines it, ``export`` saves and loads it, ``inference`` runs it, and ``completing``
-completes programs with it. This module does not import torch."""
+"""The decoder: ``gpt`` defines it, ``export`` saves and loads it, and ``inference`` runs it.
+
+This module does not import torch.
+"""
 
 from pathlib import Path
 

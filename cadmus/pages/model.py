@@ -25,8 +25,8 @@ OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch
 TEXT = Path(__file__).with_name("model.md").read_text(encoding="utf-8")
 
 
-def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
-    """Return the model card of an export, from its ``completions`` and, for the last loss, ``metrics``."""
+def model_card(directory: Path, completions: Path) -> str:
+    """Return the model card of an export, from its ``completions``."""
     noted = read_metadata_as(Trained, directory, "only models from `cadmus train` have cards")
     config, weights = noted.config, weights_digest(directory)
     graded, origin = read_results(completions, experiments.table("completions"))
@@ -52,7 +52,6 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         device=f"{noted.cores} CPU cores" if noted.device == "cpu" else noted.device,
         tokens_per_second=noted.tokens / noted.seconds,
         flops_per_second=noted.flops / noted.seconds,
-        last_loss="" if metrics is None else _last_loss(metrics, noted.steps),
         versions=", ".join(f"{name} {version}" for name, version in noted.cadmus.versions.items()),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
         questions="\n".join(
@@ -105,16 +104,6 @@ def _start(noted: Trained) -> str:
         lines += f"- started from: {run}{init.steps} steps, {amount}\n"
         init = init.init
     return lines
-
-
-def _last_loss(metrics: Path, last: int) -> str:
-    """Return the mean loss of the last hundredth of a training of ``last`` steps."""
-    steps = read_results(metrics, experiments.table("metrics"))[0].sort("step")
-    if steps["step"][-1] != last:
-        problem = f"ends at {steps['step'][-1]}, but the model was trained for {last}"
-        raise InputError(f"{metrics}: step: {problem}; give the metrics of its training")
-    ending = steps["loss"].tail(max(1, len(steps) // 100)).to_numpy()
-    return f"- last loss: {ending.mean():.4f} nats per token, mean of the last {len(ending)} steps\n"
 
 
 def _listed(values: dict[str, Any]) -> str:

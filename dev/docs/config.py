@@ -7,7 +7,6 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import polars as pl
 import yaml
 from click.testing import CliRunner
 from pydantic import BaseModel
@@ -116,7 +115,7 @@ def columns() -> str:
 def _kind(column: Column) -> str:
     """Return the name of the type of a column."""
     named = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    return {**named, pl.List(pl.Float64): "list of numbers"}[column.type]
+    return named[column.type]
 
 
 def tables(root: Path) -> str:

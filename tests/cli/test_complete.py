@@ -73,7 +73,7 @@ def test_options_without_a_meaning_are_errors(export):
     assert "--seed: the greedy completion is not" in refused("complete", "1", seed=1, model=export)
 
 
-def test_samples_give_a_line_each(export):
+def test_samples_give_a_line_each(export, monkeypatch):
     shown = complete("34+7", "-n", 5, model=export).splitlines()
     assert len(shown) == 5
     assert len(set(shown)) > 1
@@ -83,6 +83,8 @@ def test_samples_give_a_line_each(export):
         assert result == ("true" if reference.run(program).true else "false")
     assert complete("34+7", "-n", 2, model=export).splitlines() == shown[:2]
     assert complete("34+7", "-n", 5, seed=1, model=export).splitlines() != shown
+    monkeypatch.setattr("cadmus.cli.complete.AT_ONCE", 2)
+    assert complete("34+7", "-n", 5, model=export).splitlines() == shown
     # A single one is shown with its steps.
     one = complete("34+7", temperature=1, model=export)
     assert one == complete("34+7", "-n", 1, model=export)

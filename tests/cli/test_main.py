@@ -1,4 +1,4 @@
-"""The command line as a whole: help, errors, completion, colors."""
+"""The command line as a whole: help, errors, colors."""
 
 import importlib
 import inspect
@@ -20,6 +20,7 @@ from cadmus.cli.main import COMMANDS as ENTRIES
 from cadmus.cli.main import SECTIONS, cadmus, main
 from cadmus.cli.options import MODEL
 from cadmus.config import Model, load_config
+from cadmus.distribution import NAME, VERSION
 from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
@@ -39,22 +40,14 @@ def walk(command: click.Command, path: str = "cadmus") -> Iterator[tuple[str, cl
 COMMANDS = dict(walk(cadmus))
 
 
-@pytest.fixture(autouse=True)
-def plain(monkeypatch) -> None:
-    """No variable that turns colors on or off."""
-    for name in os.environ:
-        if name.endswith("_COLOR"):
-            monkeypatch.delenv(name)
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return python("-m", "cadmus", *arguments)
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return python("-m", "cadmus", *arguments, **environment)
-
-
-def shown_in_terminal(*arguments: str, **environment: str) -> str:
+def shown_in_terminal(*arguments: str) -> str:
     """Return what the command prints in a pseudo-terminal."""
     ours, theirs = pty.openpty()
-    settings = os.environ | {"TERM": "xterm"} | environment
+    settings = os.environ | {"TERM": "xterm"}
     command = [sys.executable, "-m", "cadmus", *arguments]
     done = subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=settings)
     assert done.returncode in (0, 2)
@@ -99,12 +92,8 @@ def test_the_help_lists_every_command_once() -> None:
     assert shown == invoke("--help").stdout
 
 
-def test_the_version_names_everything_results_depend_on() -> None:
-    import torch
-
-    shown = invoke("--version").stdout
-    for version in (isa.digest(), sys.version.split()[0], torch.__version__):
-        assert version in shown
+def test_the_version_has_that_of_the_instruction_set() -> None:
+    assert invoke("--version").stdout == f"{NAME} {VERSION} (instruction set {isa.digest()})\n"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +102,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["smaple"], "No such command 'smaple'. Did you mean 'sample'? (`cadmus --help` says more)"),
         (["isa", "--jsno"], "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says"),
         (["run", "--trce", "34+7="], "No such option '--trce'. Did you mean '--trace'? (`cadmus run --help`"),
-        (["run", "34", "+", "7"], "34 + 7: PROGRAM is one argument; quote it"),
+        (["run", "34", "+", "7"], "Got unexpected extra arguments (+ 7) (`cadmus run --help`"),
         (["complete", "1", "--tpo", "3"], "No such option '--tpo'. Did you mean '--top'?"),
         (["complete", ""], "the prefix is empty"),
         (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
@@ -218,27 +207,14 @@ def test_a_shipped_model_has_a_name(tmp_path, monkeypatch) -> None:
     assert MODEL.convert("laptop", None, None) == Path("laptop")
 
 
-def test_tab_completes_commands_and_options() -> None:
-    offers = {"sa": ["sample"], "llm pr": ["prompts"], "run --tr": ["--trace"]}
-    for words, offered in offers.items():
-        count = str(len(words.split()))
-        done = run(_CADMUS_COMPLETE="bash_complete", COMP_WORDS=f"cadmus {words}", COMP_CWORD=count)
-        assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
-        assert done.stderr == ""
-    assert "_CADMUS_COMPLETE=bash_complete" in run(_CADMUS_COMPLETE="bash_source").stdout
-
-
 def test_colors_are_for_terminals() -> None:
     assert "\x1b[32mtrue\x1b[0m" in shown_in_terminal("run", "34+7=")
     assert "\x1b[31mfalse\x1b[0m" in shown_in_terminal("run", "34+8=")
     assert "\x1b[31mcadmus: error:\x1b[0m" in shown_in_terminal("run", "q")
     assert "\x1b[1minstruction" in shown_in_terminal("run", "--trace", "1")
-    assert "\x1b" not in shown_in_terminal("run", "--trace", "34+7=", NO_COLOR="1")
-    assert "\x1b" not in shown_in_terminal("run", "q", NO_COLOR="1")
     for arguments in (["run", "34+7="], ["run", "q"], ["isa"]):
         done = run(*arguments)
         assert "\x1b" not in done.stdout + done.stderr
-    assert "\x1b[32mtrue" in run("run", "34+7=", FORCE_COLOR="1").stdout
 
 
 def test_sample_json_has_the_prompts() -> None:

@@ -25,9 +25,7 @@ def printed(*words: str, stdin: str | bytes = "") -> str:
         (["34+8="], "0\nfalse\n"),
         (["1E73:u1b22:b10/"], "1 1 7:3 [1 2:2] NAN\nfalse\n"),
         ([""], "\nfalse\n"),
-        (["-12+"], "NAN 3\nfalse\n"),
         (["--", "-12+"], "NAN 3\nfalse\n"),
-        (["-+h"], "NAN\nfalse\n"),
         (["--", "-h"], "NAN\nfalse\n"),
         (["--", "--"], "NAN\nfalse\n"),
         (["3 4 + 7 ="], "1\ntrue\n"),
@@ -108,9 +106,6 @@ def test_run_answers_each_line_before_the_next_arrives_and_before_a_bad_one() ->
         (["run", "--trace", "-"], b"1", "--trace shows one program"),
         (["run", "--trace", "--json", "1"], b"", "--trace shows one program"),
         (["run", "--calls", "-"], b"1", "--calls shows one program"),
-        (["isa", "eqaul"], b"", "no instruction 'eqaul'; did you mean 'equal'?"),
-        (["isa", "q"], b"", "no instruction 'q'; there are end, zero, "),
-        (["isa", "=", "--markdown"], b"", "--markdown prints the whole manual"),
     ],
 )
 def test_bad_input_is_an_error(arguments, stdin, message) -> None:
@@ -128,21 +123,6 @@ def test_isa_prints_the_table() -> None:
     assert lines[0].split() == ["symbol", "effect", "meaning", "alternate"]
     assert [line[0] for line in lines[1:]] == list(isa.BY_SYMBOL)
     assert next(line for line in lines if line.startswith("x")).endswith("L")
-
-
-@pytest.mark.parametrize("given", ["-", "subtract"])
-def test_isa_explains_an_instruction(given) -> None:
-    assert dict(line.split(maxsplit=1) for line in printed("isa", given).splitlines()) == {
-        "symbol": "-",
-        "name": "subtract",
-        "group": "arithmetic",
-        "effect": "a b → c",
-        "meaning": "a - b",
-        "alternate": "/",
-        "example": "34- leaves -1",
-    }
-    row = json.loads(printed("isa", "--json"))["instructions"][isa.TOKEN_ID["-"]]
-    assert json.loads(printed("isa", given, "--json")) == row
 
 
 def test_isa_json_is_the_table() -> None:

@@ -78,13 +78,6 @@ def induced(program: str, prompt_length: int, answers: list[str]) -> pl.DataFram
 def test_functions_of_samples_are_counted():
     found = induced("1f2=3f4=\\1+;", 8, ["\\1+;", "\\1+;", "\\2+1-;", "\\2;"])
     assert found.select("solved", "fits").rows() == [(3, 3)]
-    # Of one, of two and of four samples, how often the most frequent function that fits is right.
-    assert found["agreed"].to_list() == [[0.75, 1.0, 1.0]]
-
-
-def test_the_function_with_the_most_votes_may_be_wrong():
-    found = induced("u1bf1=u2bf1=\\$1n;", 12, ["\\L;", "\\$1n;", "\\L1n;", "\\L;"])
-    assert found["agreed"].to_list() == [[0.25, 0.0, 0.0]]
 
 
 def test_the_baseline_draws_completions_of_training_programs_of_the_question(monkeypatch, tmp_path):
@@ -116,7 +109,6 @@ def results(solved: list[int], asked: list[str]) -> pl.DataFrame:
     return pl.DataFrame(rows).with_columns(
         verified=pl.lit(4),
         fits=pl.lit(None, pl.Int64),
-        agreed=pl.lit(None, pl.List(pl.Float64)),
         greedy_solved=pl.col("solved") > 2,
         ceiling=pl.lit(1.0),
     )

@@ -7,7 +7,7 @@ import pytest
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
-from cadmus.evaluate.regions import LEARNED, PREDICTIONS, REGIONS, by_distance, predicted, summary
+from cadmus.evaluate.regions import LEARNED, PREDICTIONS, REGIONS, predicted, summary, training_range
 from cadmus.experiments import table
 
 
@@ -86,15 +86,13 @@ def test_a_grid_inside_the_range_has_no_other_region() -> None:
     for row in outside:
         assert (row["pairs"], row["programs"], row["correct"]) == (0, 0, 0)
         assert row["accuracy"] is row["low"] is row["baseline"] is row["gap"] is row["gap_low"] is None
-    distances = by_distance(grid_of((0, 2), (-5, 5)))
-    assert distances.select("region", "first", "last").rows() == [("inside", 0, 0)]
 
 
 def test_a_grid_outside_the_range_is_on_one_side() -> None:
     grid = grid_of((4, 6), (-1, 1))
     assert summary(grid)["pairs"].to_list() == [0, 0, 0, 6, 3]
     with pytest.raises(InputError, match="within the training range"):
-        by_distance(grid)
+        training_range(grid)
 
 
 def test_intervals_are_over_pairs_not_programs() -> None:
@@ -124,19 +122,6 @@ def test_pairs_without_a_program_do_not_count() -> None:
     rows = summary(grid)
     assert rows["pairs"].to_list() == [9, 24, 8, 4, 3]
     assert rows["accuracy"].to_list() == [1] * 5
-
-
-def test_distances_are_binned() -> None:
-    rows = by_distance(grid_of((-8, 8), (-1, 1), always_less))
-    diagonal = rows.filter(region="diagonal")
-    assert diagonal.select("first", "last", "pairs", "correct", "baseline").rows() == [
-        (1, 5, 10, 0, 0),
-        (6, 7, 4, 0, 0),
-    ]
-    assert rows.filter(region="inside").select("first", "last", "pairs").rows() == [(0, 0, 9)]
-    # One value at a distance of 1 to 5, the other inside.
-    assert rows.filter(region="one_out")["pairs"].to_list() == [2 * 10 * 3, 2 * 4 * 3]
-    assert rows["pairs"].sum() == 17 * 17
 
 
 def test_the_most_frequent_prediction() -> None:

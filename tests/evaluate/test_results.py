@@ -1,4 +1,4 @@
-"""Result files, and accuracies by question, program length and number of examples."""
+"""Result files, and accuracies by question and number of examples."""
 
 import numpy as np
 import polars as pl
@@ -6,12 +6,12 @@ import pytest
 
 from cadmus.columns import COUNT, NUMBER, Table
 from cadmus.errors import InputError
+from cadmus.evaluate.questions import in_order
 from cadmus.evaluate.results import (
     CEILING,
     METRICS,
     accuracy_by,
     best_baseline,
-    by_length,
     gaps_by,
 )
 from cadmus.store import read_results, write_parquet
@@ -160,37 +160,15 @@ def test_lines_without_a_seal_have_the_declared_types(tmp_path):
     assert read_results(path, LOSS)[0].rows() == [(1, 2.0), (2, None)]
 
 
-def by_text(question: str, *programs: tuple[str, int, bool], policy: str = "model") -> pl.DataFrame:
-    """Return completions of programs with their prompt lengths, solved or not."""
-    texts, lengths, right = zip(*programs, strict=True)
-    columns = {"asked": texts, "program": texts, "prompt_length": lengths}
-    return completions_of(question, policy, right, **columns)
-
-
-def test_lengths_are_in_bins_of_four():
-    math = by_text("basic_math", ("12<", 2, True), ("12+2>", 4, True), ("1234567<", 7, False))
-    results = by_length(math).filter(metric="solved")
-    assert results.select("question", "shortest", "longest", "programs", "correct").rows() == [
-        ("basic_math", 1, 4, 1, 1),
-        ("basic_math", 5, 8, 2, 1),
-    ]
-
-
-def test_questions_are_in_the_order_of_table_3_then_bins_then_policies():
-    long, short = ("12+2>", 4, True), ("12<", 2, True)
+def test_questions_are_in_the_order_of_table_3_then_policies():
     given = pl.concat(
-        by_text(question, *programs, policy=policy)
+        completions_of(question, policy, [True])
         for policy in ("model", "constant")
-        for question, programs in (
-            ("modular_sum", (long, short)),
-            ("equality_comparator", (long,)),
-            ("equality", (long, short)),
-        )
+        for question in ("modular_sum", "equality_comparator", "equality")
     )
-    results = by_length(given).filter(metric="solved")
-    assert results.select("question", "shortest", "policy").rows() == [
-        (question, shortest, policy)
-        for question, bins in (("equality", (1, 5)), ("equality_comparator", (5,)), ("modular_sum", (1, 5)))
-        for shortest in bins
+    results = in_order(accuracy_by(given, "question").filter(metric="solved"))
+    assert results.select("question", "policy").rows() == [
+        (question, policy)
+        for question in ("equality", "equality_comparator", "modular_sum")
         for policy in ("model", "constant")
     ]

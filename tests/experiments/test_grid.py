@@ -123,7 +123,7 @@ def test_pixels_without_a_program_are_null() -> None:
     for name in ("correct", "less", "equal", "greater", *regions.LEARNED):
         assert missing[name].null_count() == 12
     with pytest.raises(InputError, match="within the training range"):
-        regions.by_distance(grid)
+        regions.training_range(grid)
 
 
 def test_baselines_are_fitted_to_training_comparisons_of_the_form_of_the_grid() -> None:

@@ -15,14 +15,12 @@ from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
-from cadmus.evaluate.regions import LEARNED, REGIONS
+from cadmus.evaluate.regions import LEARNED
 from cadmus.evaluate.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
     accuracy_by_compute,
-    accuracy_by_distance,
-    accuracy_by_length,
     comparison_grid,
     failures,
     grid_regions,
@@ -127,7 +125,6 @@ def samples() -> pl.DataFrame:
             "question": [name for name, _ in questions],
             "samples": 8,
             "fits": [4 if question.fits else None for _, question in questions],
-            "agreed": [[0.1, 0.2, 0.4, 0.5] if question.fits else None for _, question in questions],
             "ceiling": [0.8 if question.ceiling else 1.0 for _, question in questions],
         }
     ).with_columns(
@@ -343,15 +340,14 @@ def test_failures_have_results_and_traces() -> None:
 
 def test_panels_show_what_was_tested() -> None:
     questions = [title(name) for name in QUESTIONS]
-    assert titles(accuracy_by_length.draw(completions())) == questions
     assert titles(accuracy_by_compute.draw(curve(), completions())) == [
         name for name in questions if name != "random"
     ]
-    # Of one length, a panel has nothing to compare; of a few programs, a point says little.
-    short = completions().filter(pl.col("program").str.len_chars() < 4)
-    assert texts(accuracy_by_length.draw(short)) == ["not tested"]
-    few = completions().group_by("question", "policy", maintain_order=True).head(30)
-    assert texts(accuracy_by_length.draw(few)) == ["not tested"]
+    # Of one k, a panel has nothing to compare; of a few programs, a point says little.
+    one = samples().with_columns(samples=1, solved=0, verified=0, fits=0)
+    assert texts(pass_at_k.draw(one)) == ["not tested"]
+    few = samples().group_by("question", "policy", maintain_order=True).head(19)
+    assert texts(pass_at_k.draw(few)) == ["not tested"]
     assert texts(interchange_figure.draw(interchange())) == ["not tested"]
 
 
@@ -365,45 +361,29 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert solved.get_xdata().tolist() == verified.get_xdata().tolist() == [1, 2, 4, 8]
     assert solved.get_ydata()[0] == pytest.approx(2 / 8)
     assert (solved.get_ydata()[-1], verified.get_ydata()[-1]) == (0.8, 1)
-    assert [line.get_ydata().tolist() for line in figure.axes[10].lines[3:5]] == [
-        [0.1, 0.2, 0.4, 0.5],
-        [0.8] * 4,
-    ]
+    assert figure.axes[10].lines[3].get_ydata().tolist() == [0.8] * 4
     earlier = samples().with_columns(pl.col("solved") // 2)
     after, before = pass_at_k.draw(samples(), earlier).axes[0].lines[:2]
     assert (after.get_ydata() > before.get_ydata()).all()
-    many = samples().with_columns(samples=pl.lit(1000), agreed=pl.lit(None, pl.List(pl.Float64)))
+    many = samples().with_columns(samples=pl.lit(1000))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
 
 
-def test_accuracy_by_length_draws_its_data() -> None:
-    rows = accuracy_by_length.data(completions()).filter(pl.col("programs") >= 20)
-    figure = accuracy_by_length.draw(completions())
+def test_pass_at_k_draws_its_data() -> None:
+    rows = pass_at_k.data(samples())
+    figure = pass_at_k.draw(samples())
     drawn = 0
     for axes in figure.axes:
         of_panel = rows.filter(pl.col("question").map_elements(title, pl.String) == axes.get_title())
         of_model = pl.col("policy") == "model"
-        for label, shown in (("model, solved", of_model), ("best baseline", ~of_model)):
+        for label, shown in (
+            ("model, solved@k", of_model),
+            ("random training completion, solved@k", ~of_model),
+        ):
             expected = of_panel.filter(shown, metric="solved")
-            middle = (expected["shortest"] + expected["longest"]) / 2
-            assert points(axes, label) == list(zip(middle, expected["accuracy"], strict=True))
+            assert points(axes, label) == list(zip(expected["k"], expected["accuracy"], strict=True))
             drawn += len(expected)
     assert drawn > 20
-
-
-def test_accuracy_by_distance_draws_its_data() -> None:
-    results = grid(-10, 10, empty=False)
-    rows = accuracy_by_distance.data(results)
-    (axes,) = accuracy_by_distance.draw(results).axes
-    drawn = 0
-    for region in set(rows["region"]) - {"inside"}:
-        expected = rows.filter(region=region)
-        middle = (expected["first"] + expected["last"]) / 2
-        assert points(axes, REGIONS[region]) == list(zip(middle, expected["accuracy"], strict=True))
-        baseline = points(axes, f"_best baseline, {region}")
-        assert baseline == list(zip(middle, expected["baseline"], strict=True))
-        drawn += len(expected)
-    assert drawn > 4
 
 
 def test_memory_draws_its_data() -> None:
@@ -658,9 +638,8 @@ def test_the_regions_of_the_grid_have_the_diagonal_of_the_paper(tmp_path) -> Non
     assert diagonal[-1] == "46.0% |"
 
 
-def test_regions_without_a_program_are_not_drawn() -> None:
+def test_regions_without_a_program_are_named() -> None:
     inside = grid(-1, 1, empty=False)
-    assert legend(accuracy_by_distance.draw(inside)) == ["best baseline, in their colors", "both inside"]
     assert grid_regions.table(inside)["Accuracy"].to_list()[1:-1] == ["none tested"] * 4
 
 
@@ -692,7 +671,7 @@ def test_invalid_requests_are_errors(results, tmp_path) -> None:
     ):
         produce("pie", [], tmp_path)
     with pytest.raises(InputError, match=r"drawn from 1 result files \(grid\), got 0"):
-        produce("accuracy_by_distance", [], tmp_path)
+        produce("grid_regions", [], tmp_path)
     with pytest.raises(InputError, match=r"drawn from 1 or 2 result files \(grid, llm\), got 0"):
         produce("output_tokens", [], tmp_path)
     with pytest.raises(InputError, match=r"a\.md: comparison_grid is written as \.pdf, \.png, \.csv"):

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from cadmus import isa
-from cadmus.model.verifying import verified
+from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs
 from cadmus.vm.reference import Number, Sequence, Value, run
 
 LARGEST = "2t*1+t*4+t*7+t*4+t*8+t*3+t*6+t*4+t*7+"
 
 
-def is_verified(prompt: str, completion: str) -> bool:
+def is_verified(prompt: str, completion: str, ended: bool = True) -> bool:
     batches = Programs.from_strings([prompt]), Programs.from_strings([completion])
-    return bool(verified(*batches, np.array([True]))[0])
+    return bool(verified(*batches, np.array([ended]))[0])
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,20 @@ def test_a_completion_that_swallows_a_value_is_not_verified(prompt: str, complet
 )
 def test_a_completion_that_uses_every_value_is_verified(prompt: str, completion: str) -> None:
     assert is_verified(prompt, completion)
+
+
+def test_a_verified_completion_is_true_ended_and_drops_nothing() -> None:
+    assert not is_verified("34+7", "=", ended=False)
+    assert not is_verified("34+8", "=")
+    assert not is_verified("34+7", "=0_")
+    assert is_verified("34+7=0_", "")
+
+
+def test_drops_of_a_part_of_a_batch() -> None:
+    batch = Programs.from_strings(["_", "12", "", "1_2", "_"])
+    assert drops(batch).tolist() == [True, False, False, True, True]
+    part = Programs(batch.data, batch.offsets[1:4])
+    assert drops(part).tolist() == [False, False]
 
 
 def written(value: Value) -> str:

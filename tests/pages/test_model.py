@@ -1,6 +1,5 @@
 """The model card of an export."""
 
-import json
 import re
 
 import numpy as np
@@ -61,14 +60,11 @@ def place(tmp_path):
     digests = {"model_digest": weights_digest(tmp_path / "model"), "data_digest": TRAINED["data_digest"]}
     origin = {**digests, "split": "test"}
     write_parquet(tmp_path / "completions.parquet", "results", completions, origin)
-    totals = dict.fromkeys(("completion_loss", "programs", "flops", "seconds"), 1)
-    steps = [{"step": step, "loss": 4 - step / 10, **totals} for step in range(1, 21)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return tmp_path
 
 
 def make(place):
-    return model_card(place / "model", place / "completions.parquet", place / "metrics.jsonl")
+    return model_card(place / "model", place / "completions.parquet")
 
 
 def test_the_hub_reads_the_front_matter(place):
@@ -103,7 +99,6 @@ def test_every_number_comes_from_a_file(place):
         "- FLOPs: 1.23e+09 ",
         "- time: 4 s on 2 CPU cores",
         "- speed: 5,717 tokens/s",
-        "- last loss: 2.0000 nats per token, mean of the last 1 steps",
         f"commit `{model.cadmus.commit}`",
         "- optimizer: muon",
         f"- learning rate: {RUN.train.learning_rate}",
@@ -112,11 +107,6 @@ def test_every_number_comes_from_a_file(place):
         f"`{isa.digest()}`",
     ):
         assert line in text, line
-
-
-def test_without_metrics_the_card_has_no_last_loss(place):
-    text = model_card(place / "model", place / "completions.parquet", None)
-    assert text == "".join(line for line in make(place).splitlines(True) if "last loss" not in line)
 
 
 def test_rules_of_the_dataset_are_named(place):
@@ -136,22 +126,18 @@ def test_the_example_of_the_card_runs(place, capsys):
     ("change", "message"),
     [
         ({"config": None}, "config: is missing; only models from `cadmus train` have cards"),
-        ({"steps": 30}, "step: ends at 20, but the model was trained for 30"),
         ({"data_digest": "0ther"}, "data_digest: is da7ada7ada7ada7a, but that"),
         ({"seed": 1}, "model_digest: is .*, but that"),
-        ({}, r"metrics\.jsonl"),
     ],
 )
-def test_results_of_another_model_or_run_are_refused(place, change, message):
-    if not change:
-        (place / "metrics.jsonl").unlink()
+def test_results_of_another_model_are_refused(place, change, message):
     export(place / "model", **change)
     with pytest.raises(InputError, match=message):
         make(place)
 
 
 def test_the_command_writes_the_card(place):
-    files = {"completions": place / "completions.parquet", "metrics": place / "metrics.jsonl"}
+    files = {"completions": place / "completions.parquet"}
     invoke("card", place / "model", **files)
     assert (place / "model/README.md").read_text() == make(place)
     assert "must end in .md" in refused("card", place / "model", output=place / "README.txt", **files)

@@ -33,7 +33,6 @@ rule experiment:
 rule model_card:
     input:
         model=model,
-        metrics=metrics,
         completions="results/{run}/experiments/completions.parquet",
     output:
         report(f"results/{{run}}/model/{CARD}", category="Model"),
@@ -45,5 +44,5 @@ rule model_card:
         model=subpath(output[0], parent=True),
         code=code("cadmus.pages.model"),
     shell:
-        "python -m cadmus card {params.model} --completions {input.completions} --metrics {input.metrics} --output {output}"
+        "python -m cadmus card {params.model} --completions {input.completions} --output {output}"
         " > {log} 2>&1"
