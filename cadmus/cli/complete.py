@@ -125,7 +125,9 @@ def complete(
             for item in batch:
                 click.echo(f"{prefix}{item.written} {truth(reference.run(item.program))}")
             continue
-        tables = model.log_probabilities([item.program for item in batch])
+        # Masked diffusion has no next instruction.
+        no_steps = [np.empty((0, isa.VOCABULARY_SIZE))] * len(batch)
+        tables = model.log_probabilities([item.program for item in batch]) if model.causal else no_steps
         for item, table in zip(batch, tables, strict=True):
             # The last instruction of the prefix predicts what follows it.
             start = len(prefix) - 1

@@ -145,6 +145,26 @@ class Interchange(Settings):
     """size of the learned and of the random subspace"""
 
 
+class Infilling(Settings):
+    """Holes in true programs."""
+
+    programs: Positive = 500
+    """maximum number of programs per template"""
+    holes: Distinct[Annotated[Positive, Field(le=16)]] = [1, 2, 4, 8]
+    """instructions of a hole"""
+
+    @property
+    def metrics(self) -> Sequence[str]:  # type: ignore[override]
+        return [f"filled@{hole}" for hole in self.holes]
+
+
+class Unmasking(Settings):
+    """The order in which masked diffusion writes completions."""
+
+    programs: Positive = 500
+    """maximum number of programs per template"""
+
+
 class Decoding(Section):
     """How a model with full attention completes programs."""
 
@@ -172,6 +192,8 @@ class Evaluate(Section):
     grid: Grid = Grid()
     probe: Probe = Probe()
     interchange: Interchange = Interchange()
+    infilling: Infilling = Infilling()
+    unmasking: Unmasking = Unmasking()
 
 
 EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings, Settings))

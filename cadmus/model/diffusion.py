@@ -69,11 +69,18 @@ class Filled(NamedTuple):
     steps_RC: np.ndarray
     """int64, the step that chose each token, from 1; 0 for those that were given."""
 
+    def programs(self) -> tuple[Programs, np.ndarray]:
+        """Return what is on the canvases, and for each True, as it has ended."""
+        inside = self.tokens_RC != NOTHING
+        programs = Programs(BYTE_OF_TOKEN[self.tokens_RC[inside]], offsets_of(inside.sum(1)))
+        return programs, np.ones(len(programs), np.bool_)
 
-def complete(
-    model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: "Choose", seed: int, first: int
-) -> tuple[Programs, np.ndarray]:
-    """Complete prompts as :meth:`cadmus.model.inference.Cadmus.complete` does; all completions end."""
+
+@torch.inference_mode()
+def completed(
+    model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: "Choose", seed: int, first: int = 0
+) -> Filled:
+    """Complete prompts, with options as for :meth:`cadmus.model.inference.Cadmus.complete`."""
     lengths = np.empty(len(prompts), np.int64)
 
     def predict(rows: np.ndarray) -> None:
@@ -84,9 +91,7 @@ def complete(
 
     model.in_batches(predict, prompts.lengths)
     order = Order(model.decoding, len(prompts), seed, first)
-    filled = fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows), order)
-    tokens = filled.tokens_RC[filled.tokens_RC != NOTHING]
-    return Programs(BYTE_OF_TOKEN[tokens], offsets_of(lengths)), np.ones(len(prompts), np.bool_)
+    return fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows), order)
 
 
 def canvases_of(lengths: np.ndarray) -> np.ndarray:
@@ -146,6 +151,24 @@ def canvas_logits(
     return model.model.logits(x_RCD).cpu()
 
 
+@torch.inference_mode()
+def infilled(model: "Cadmus", programs: Programs, starts: np.ndarray, hole: int) -> Programs:
+    """Return what a model writes into holes of some instructions at ``starts``, int64 of shape (n,).
+
+    A causal model does not see what follows, and may end before the hole is full.
+    """
+    prompts = programs.prefixes(starts)
+    if model.causal:
+        return model.complete(prompts, starts + hole)[0]
+    rest = programs.suffixes(starts).to_tokens()
+    inside = np.arange(rest.shape[1]) < (programs.lengths - starts)[:, None]
+    canvases_RC = np.where(inside, rest, NOTHING)
+    canvases_RC[:, :hole] = MASK_ID
+    order = Order(model.decoding, len(programs))
+    filled = fill(model, prompts, canvases_RC, lambda logits, *_: logits.argmax(-1).numpy(), order)
+    return filled._replace(tokens_RC=filled.tokens_RC[:, :hole]).programs()[0]
+
+
 def single_logits(model: "Cadmus", prompts: Programs) -> Tensor:
     """Return the logits of completions of one token: (n, V). The prompts are in order of length."""
     _, cache = model.start(prompts)
@@ -153,6 +176,7 @@ def single_logits(model: "Cadmus", prompts: Programs) -> Tensor:
     return canvas_logits(model, canvases_of(ones), prompts.lengths, ones, cache)[:, 0]
 
 
+@torch.inference_mode()
 def log_likelihoods(model: "Cadmus", programs: Programs, prompt_lengths: np.ndarray) -> np.ndarray:
     """Return the log-probabilities that sampling gives the completions of programs: float64, shape (n,).
 

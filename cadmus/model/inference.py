@@ -179,7 +179,7 @@ class Cadmus:
         if choose is None and temperature:
             next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
         if not self.causal:
-            return diffusion.complete(self, prompts, limits, next_token, seed, first)
+            return diffusion.completed(self, prompts, limits, next_token, seed, first).programs()
         room = (limits - prompts.lengths).max(initial=0)
         # The tokens of each completion, its end included; -1 after them. 65 ids fit in a byte.
         output = np.full((len(prompts), room + 1), -1, np.int8)
