@@ -65,11 +65,14 @@ class Config(Section):
         if (length or needed) < needed:
             problem = f"{length} is too short for programs of dataset.max_length"
             raise ValueError(f"train.row_length: {problem}; set at least {needed}")
-        layers = self.model.layers
+        depth = self.model.depth
         for field in ("state_layer", "pair_layer"):
             layer = getattr(self.train, field)
-            if layer is not None and layer > layers:
-                raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
+            if layer is not None and layer > depth:
+                blocks = (
+                    f"model.layers {depth}" if self.model.loops == 1 else f"the {depth} blocks of all loops"
+                )
+                raise ValueError(f"train.{field}: must be at most {blocks}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         if self.model.attention == "full":

@@ -34,6 +34,8 @@ class Model(Section):
 
     layers: Annotated[Positive, Field(le=1_000)]
     """transformer blocks"""
+    loops: Annotated[Positive, Field(le=100)] = 1
+    """times that all blocks are applied, with the same weights"""
     width: Annotated[Positive, Field(le=100_000)]
     """embedding dimension"""
     heads: Positive
@@ -50,6 +52,11 @@ class Model(Section):
     mixer: Annotated[str, Field(pattern=r"^(attention|[\w.]+:\w+)$")] = ATTENTION
     """what mixes tokens: `attention`, or a class such as `cadmus.model.mixer:GatedRecurrence`; the module of
     one of your own is imported, and its code runs"""
+
+    @property
+    def depth(self) -> int:
+        """Blocks that a token passes, in all loops."""
+        return self.layers * self.loops
 
     @model_validator(mode="after")
     def _check(self) -> "Model":

@@ -142,6 +142,7 @@ class Subject:
                 )
         model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size, self.mixer)
         model.decoding = self.config.evaluate.decoding
+        model.repeat(self.config.evaluate.loops or model.sizes.loops)
         return model
 
     def dataset_directory(self) -> Path:

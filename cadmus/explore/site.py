@@ -132,9 +132,10 @@ def write_site(
 
 def check_mixer(sizes: Model, name: str) -> None:
     """Check that the page can run a model of these sizes."""
-    if sizes.mixer != ATTENTION or sizes.attention == "full":
-        found = sizes.mixer if sizes.mixer != ATTENTION else "full attention"
-        raise InputError(f"{name}: the page runs causal attention alone, not {found}")
+    others = {"mixer": ATTENTION, "attention": "causal", "loops": 1}
+    for field, runs in others.items():
+        if (found := getattr(sizes, field)) != runs:
+            raise InputError(f"{name}: model.{field}: the page runs {runs} alone, not {found}")
 
 
 def weights(model: Cadmus) -> bytes:

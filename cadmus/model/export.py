@@ -329,8 +329,8 @@ def _named_weights(model: GPT) -> dict[str, torch.Tensor]:
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
     """Return ``config.json`` of a GPT-NeoX model."""
-    # Nothing but Cadmus knows a mixer of one's own, or GPT-NeoX with full attention.
-    own = sizes.mixer != config.ATTENTION or sizes.attention == "full"
+    # Nothing but Cadmus knows a mixer of one's own, full attention, or loops.
+    own = sizes.mixer != config.ATTENTION or sizes.attention == "full" or sizes.loops > 1
     return {
         "architectures": ["Cadmus" if own else "GPTNeoXForCausalLM"],
         "model_type": "cadmus" if own else "gpt_neox",

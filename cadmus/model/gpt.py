@@ -46,16 +46,18 @@ class Cache:
     """
 
     def __init__(self, sizes: config.Model, rows: int, length: int, like: Tensor) -> None:
-        shape = (sizes.layers, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
+        shape = (sizes.depth, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
         # Not empty memory: a hidden position has the weight 0, and 0 times NaN is NaN.
         self.entries = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        self.layer = 0
+        """Number of the block, counted over all loops, whose entries are next."""
 
-    def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
-        """Add a layer's keys and values; return its first ``length`` positions, shape (2, R, H, S, K)."""
+    def extend(self, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
+        """Add the keys and values of a block; return its first ``length`` positions: (2, R, H, S, K)."""
         missing = length - self.entries.shape[-2]
         if missing > 0:
             self.entries = F.pad(self.entries, (0, 0, 0, missing + SPARE))
-        entries = self.entries[layer]
+        entries = self.entries[self.layer]
         rows = torch.arange(len(positions_RL), device=positions_RL.device)[:, None]
         entries[0][rows, :, positions_RL] = k_RHLK.transpose(1, 2)  # (R, L, H, K): indexed axes come first
         entries[1][rows, :, positions_RL] = v_RHLK.transpose(1, 2)
@@ -88,7 +90,7 @@ class GPT(nn.Module):
         self.embed_in = nn.Embedding(vocabulary, sizes.width)
         if sizes.mixer != config.ATTENTION:
             mixer = mixer or known(sizes.mixer)
-        blocks = [Block(sizes, layer, mixer) for layer in range(sizes.layers)]  # typed, unlike a ModuleList
+        blocks = [Block(sizes, mixer) for _ in range(sizes.layers)]  # typed, unlike a ModuleList
         self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, vocabulary, bias=False)
@@ -99,7 +101,7 @@ class GPT(nn.Module):
         for block in blocks:
             own = [block.attention.dense] if isinstance(block.attention, Attention) else []
             for projection in (*own, block.mlp.dense_4h_to_h):
-                nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
+                nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.depth))
 
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
         """Return logits, shape (R, L, V): of the next token, or with full attention of the token itself.
@@ -156,8 +158,10 @@ class GPT(nn.Module):
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
         rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
         context = Context(positions_RL, rotation, attend, bias_R1LS, cache)  # once for all blocks
-        for number, block in enumerate(self.layers[layer:], start=layer + 1):
-            x_RLD = edit(number, block(x_RLD, context))
+        for number in range(layer, self.sizes.depth):
+            if cache is not None:
+                cache.layer = number
+            x_RLD = edit(number + 1, self.layers[number % len(self.layers)](x_RLD, context))
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
@@ -165,7 +169,8 @@ class GPT(nn.Module):
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         dtype = self.embed_in.weight.dtype
         rotation, bias_R1LL = _rotation(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
-        for block, x_RLD in zip(self.layers, stream, strict=False):  # the last output has no block after it
+        # The last output has no block after it.
+        for block, x_RLD in zip(list(self.layers) * self.sizes.loops, stream, strict=False):
             assert isinstance(block, Block)
             yield block.attention.weights(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
@@ -185,10 +190,10 @@ class Context(NamedTuple):
 
 
 class Block(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int, mixer: Mixer | None) -> None:
+    def __init__(self, sizes: config.Model, mixer: Mixer | None) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.attention = Mixed(sizes, layer, mixer) if mixer else Attention(sizes, layer)
+        self.attention = Mixed(sizes, mixer) if mixer else Attention(sizes)
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
@@ -199,10 +204,9 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int) -> None:
+    def __init__(self, sizes: config.Model) -> None:
         super().__init__()
         self.heads = sizes.heads
-        self.layer = layer
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width)
         self.dense = nn.Linear(sizes.width, sizes.width)
 
@@ -210,7 +214,7 @@ class Attention(nn.Module):
         positions_RL, rotation, attend, bias_R1LS, cache = context
         q_RHLK, k_RHLK, v_RHLK = self._project(x_RLD, rotation)
         if cache is not None:
-            k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
+            k_RHLK, v_RHLK = cache.extend(positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
         return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
 
     def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
@@ -229,9 +233,9 @@ class Attention(nn.Module):
 class Mixed(nn.Module):
     """A mixer of one's own in the place of attention; it gets no positions."""
 
-    def __init__(self, sizes: config.Model, layer: int, mixer: Mixer) -> None:
+    def __init__(self, sizes: config.Model, mixer: Mixer) -> None:
         super().__init__()
-        self.name, self.heads, self.layer = sizes.mixer, sizes.heads, layer
+        self.name, self.heads = sizes.mixer, sizes.heads
         self.mixer = build(sizes.mixer, mixer, sizes.width, sizes.heads)
 
     def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
@@ -240,7 +244,7 @@ class Mixed(nn.Module):
             return self.mixer(x_RLD, bias_R1LS[:, 0] == 0)
         # The cache holds what the mixer has read, and all of it is mixed again.
         x_RHLK = x_RLD.view(*x_RLD.shape[:2], self.heads, -1).transpose(1, 2)
-        x_RHSK, _ = cache.extend(self.layer, positions_RL, x_RHLK, x_RHLK, bias_R1LS.shape[-1])
+        x_RHSK, _ = cache.extend(positions_RL, x_RHLK, x_RHLK, bias_R1LS.shape[-1])
         x_RSD = x_RHSK.transpose(1, 2).flatten(2)
         rows, length, _ = x_RSD.shape
         visible_SS = torch.ones(length, length, dtype=torch.bool, device=x_RSD.device).tril()
