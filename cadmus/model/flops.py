@@ -18,9 +18,9 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
 
     M counts the parameters of the matrices, once for each loop: depth · (4 · width² + 2 · width · mlp) in the
     blocks, and vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four
-    backward.  In each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum; what a mixer does
-    beyond its matrices counts likewise.  Norms, softmax, padding and optimizer are not counted. ``pairs`` are
-    as in :func:`causal_pairs`, ``state_classes`` the outputs of the layer for state supervision.
+    backward.  In each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum; what
+    a mixer does beyond its matrices counts likewise.  Norms, softmax, padding and optimizer are not counted.
+    ``pairs`` are as in :func:`causal_pairs`, ``state_classes`` the outputs for state supervision.
     """
     outputs = isa.VOCABULARY_SIZE + state_classes
     matrices = sizes.depth * block_matrices(sizes) + outputs * sizes.width
