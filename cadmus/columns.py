@@ -80,8 +80,6 @@ class Table:
     columns: Mapping[str, Column]
     rules: Mapping[str, pl.Expr] = field(default_factory=dict)
     """Conditions on every row, by `COLUMN: what must be`; null is true."""
-    key: tuple[str, ...] = ()
-    """Columns that tell the rows apart."""
 
     @property
     def schema(self) -> pl.Schema:
@@ -105,8 +103,6 @@ class Table:
             if broken.any():
                 place = f", unlike in row {broken.arg_max()}" if len(broken) > 1 else ""
                 raise InputError(f"{rule}{place}")
-        if self.key and (repeated := frame.select(self.key).is_duplicated()).any():
-            raise InputError(f"{', '.join(self.key)}: the same in row {repeated.arg_max()} and another one")
         return frame
 
 

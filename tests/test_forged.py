@@ -219,7 +219,6 @@ TABLE = Table(
         "more": Column(int, null=True, optional=True),
     },
     {"count: must be at most 10": pl.col("count") <= 10},
-    key=("name",),
 )
 ROWS = pl.DataFrame({"name": ["a", "b"], "count": [1, 2], "share": [0.5, None]})
 
@@ -251,7 +250,6 @@ def test_a_table_has_its_declared_types() -> None:
         (ROWS.with_columns(share=pl.lit([1.0])), "share: must have type Float64, has List(Float64)"),
         (ROWS.with_columns(name=pl.lit("<b>")), "name: must be a name of letters, digits and _, got '<b>'"),
         (ROWS.with_columns(name=pl.lit("a" * 501)), "name: must have at most 500 characters, got 'aaa"),
-        (ROWS.with_columns(name=pl.lit("a")), "name: the same in row 0 and another one"),
     ],
 )
 def test_a_table_of_other_values_is_refused(rows, problem) -> None:

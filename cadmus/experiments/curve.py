@@ -6,7 +6,7 @@ from cadmus.columns import COUNT, FLAG, NAME, NONNEGATIVE
 from cadmus.errors import InputError
 from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
-from cadmus.experiments.experiment import ACCURACY, OF_PROGRAMS, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.tools import progress
 
 
@@ -56,8 +56,6 @@ EXPERIMENT = Experiment(
         **ACCURACY,
         "reinforced": FLAG,
     },
-    rules=OF_PROGRAMS,
-    key=("step", "question", "policy", "metric"),
     findings=findings,
     dataset=True,
     snapshots=True,

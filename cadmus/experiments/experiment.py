@@ -20,16 +20,9 @@ if TYPE_CHECKING:
 
 ACCURACY = {"accuracy": FRACTION.or_null(), "low": FRACTION.or_null(), "high": FRACTION.or_null()}
 """Columns of an accuracy and its 95% interval; null without a program."""
-OF_PROGRAMS = {"correct: must be at most programs": pl.col("correct") <= pl.col("programs")}
-"""Rule of results that count programs and those that are correct."""
 TOKENS = 11
 """Tokens of a comparison: two expressions of five and the comparator."""
 TOKEN = Column(int, low=1, high=TOKENS)
-OF_LAYERS = {
-    **OF_PROGRAMS,
-    "layer: must be all from 0": pl.col("layer").n_unique() == pl.col("layer").max() + 1,
-}
-"""Rules of such results that have rows of every layer."""
 
 
 class Figure(NamedTuple):
@@ -65,9 +58,7 @@ class Experiment:
     columns: Mapping[str, Column]
     """Columns of the results."""
     rules: Mapping[str, pl.Expr] = field(default_factory=dict)
-    """Conditions that hold in every row, by `COLUMN: what must be`."""
-    key: tuple[str, ...] = ()
-    """Columns that tell the rows apart."""
+    """Conditions without which a figure cannot be drawn, for every row, by `COLUMN: what must be`."""
     figures: tuple[Figure, ...] = ()
     summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Accuracies or losses from the results, which a study compares."""
@@ -86,7 +77,7 @@ class Experiment:
 
     @property
     def table(self) -> Table:
-        return Table(self.columns, self.rules, self.key)
+        return Table(self.columns, self.rules)
 
     def run(self, subject: "Subject") -> pl.DataFrame:
         """Return the results, with the declared columns and no other."""

@@ -7,7 +7,7 @@ from cadmus.columns import COUNT, FLAG, VALUE
 from cadmus.config import Config, Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
-from cadmus.experiments.experiment import OF_PROGRAMS, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.programs import TOKEN_OF_BYTE, Programs, stack
 from cadmus.tools import generator, progress
 
@@ -115,17 +115,12 @@ EXPERIMENT = Experiment(
         "balanced": FLAG,
     },
     rules={
-        **OF_PROGRAMS,
-        **{f"{name}: must be at most programs": pl.col(name) <= pl.col("programs") for name in LEARNED},
-        "less, equal, greater: must be at most programs": (
-            pl.sum_horizontal(*PREDICTIONS) <= pl.col("programs")
-        ),
+        "correct: must be at most programs": pl.col("correct") <= pl.col("programs"),
         "correct, less, equal, greater: must be known of all programs": (
             pl.all_horizontal(pl.col("correct", *PREDICTIONS).is_not_null()) | (pl.col("programs") == 0)
         ),
         "programs: must be above 0 in some row": (pl.col("programs") > 0).any(),
     },
-    key=("x", "y", "balanced"),
     summary=summary,
     findings=findings,
     figures=(

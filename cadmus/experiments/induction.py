@@ -134,10 +134,6 @@ EXPERIMENT = Experiment(
         "total_variation": NONNEGATIVE,
         "ideal_variation": NONNEGATIVE,
     },
-    rules={
-        "fits: must be at most samples": pl.col("fits") <= pl.col("samples"),
-        "votes: must be at most fits": pl.col("votes") <= pl.col("fits"),
-    },
     summary=summary,
     findings=findings,
     figures=(

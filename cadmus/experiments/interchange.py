@@ -16,7 +16,7 @@ from cadmus.columns import COUNT, LAYER, POSITIVE, one_of
 from cadmus.config.evaluation import Variable
 from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, OF_LAYERS, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
 
 METHODS = ("state", "learned", "random")
@@ -88,13 +88,8 @@ EXPERIMENT = Experiment(
         **ACCURACY,
     },
     rules={
-        **OF_LAYERS,
-        "layer: must be the same of all variables and methods": (
-            pl.len().over("variable", "method") == pl.col("layer").n_unique()
-        ),
         "method: must be all of each variable": pl.col("method").n_unique().over("variable") == len(METHODS),
     },
-    key=("variable", "layer", "method"),
     findings=findings,
     figures=(
         Figure(

@@ -23,7 +23,6 @@ from cadmus.config.evaluation import Probe
 from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import (
     ACCURACY,
-    OF_LAYERS,
     TOKEN,
     TOKENS,
     Experiment,
@@ -209,10 +208,10 @@ EXPERIMENT = Experiment(
         **{"majority": FRACTION, "control": FRACTION, "inverse_regularization": NONNEGATIVE},
     },
     rules={
-        **OF_LAYERS,
-        "token: must be all from 1, of x and y": pl.col("token").len().over("layer") == 2 * TOKENS,
+        "token: must be all from 1, of x and y": (
+            pl.struct("target", "token").n_unique().over("layer") == 2 * TOKENS
+        ),
     },
-    key=("target", "layer", "token"),
     findings=findings,
     figures=(
         Figure(

@@ -41,7 +41,6 @@ TABLE = Table(
         "config_digest": LABEL,
     },
     {"value: must be at most 1, as an accuracy": (pl.col("value") <= 1) | pl.col("metric").is_in(LOSSES)},
-    key=("variant", "seed", "experiment", "template", "metric"),
 )
 """The results, described in ``docs/columns.md``."""
 _SCHEMA = Table(_MEASURED).schema
