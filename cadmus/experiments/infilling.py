@@ -80,7 +80,6 @@ EXPERIMENT = Experiment(
         **ACCURACY,
     },
     rules=OF_PROGRAMS,
-    key=("question", "policy", "hole"),
     summary=lambda results: results.with_columns(metric=pl.lit("filled"), k="hole"),
     findings=findings,
     dataset=True,

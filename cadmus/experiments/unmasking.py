@@ -75,7 +75,6 @@ EXPERIMENT = Experiment(
         "uses_after: must be at most uses": pl.col("uses_after") <= pl.col("uses"),
         "left_first: must be at most neighbors": pl.col("left_first") <= pl.col("neighbors"),
     },
-    key=("question", "solved"),
     findings=findings,
     dataset=True,
 )
