@@ -8,7 +8,7 @@ import polars as pl
 from cadmus.columns import COUNT, NAME, POSITIVE, one_of
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, OF_PROGRAMS, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.programs import Programs, join
 from cadmus.tools import generator, progress
 
@@ -79,7 +79,6 @@ EXPERIMENT = Experiment(
         "correct": COUNT,
         **ACCURACY,
     },
-    rules=OF_PROGRAMS,
     summary=lambda results: results.with_columns(metric=pl.lit("filled"), k="hole"),
     findings=findings,
     dataset=True,
