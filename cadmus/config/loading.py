@@ -88,6 +88,11 @@ class Config(Section):
             raise ValueError(f"dataset.max_length: {rule}, got {self.dataset.max_length}")
 
     @property
+    def objectives(self) -> list[str]:
+        """Names of the objectives of the training."""
+        return self.train.objectives(self.model)
+
+    @property
     def row_length(self) -> int:
         """Tokens of a packed row of the training."""
         return self.train.row_length or -(-self.dataset.max_length // 8) * 8

@@ -1,6 +1,6 @@
 """Objectives of a training, each a term of its loss, one module each.
 
-The config names the objectives of a training (:attr:`cadmus.config.Train.objectives`); the module of each
+The config names the objectives of a training (:meth:`cadmus.config.Train.objectives`); the module of each
 has a class called ``OBJECTIVE``. Every training predicts the next token, or with full attention masked
 tokens; the others are optional.
 ``docs/training.md`` adds one.
@@ -14,5 +14,5 @@ from cadmus.train.objectives.objective import Objective, Setting
 def build(setting: Setting) -> list[Objective]:
     """Return the objectives of a training."""
     # Some import Polars, which other trainings do without.
-    names = setting.run.train.objectives(setting.run.model)
+    names = setting.run.objectives
     return [importlib.import_module(f"{__name__}.{name}").OBJECTIVE(setting) for name in names]
