@@ -71,7 +71,8 @@ SECTIONS = {
     "llm": {"seed": True, "dataset": True, "evaluate": {"grid": True}, "llm": True},
 }
 for name, experiment in EXPERIMENTS.items():
-    settings = {name: True, "batch_size": True, "decoding": True, "loops": True} | ({"split": True} if experiment.dataset else {})
+    fields = (name, "batch_size", "decoding", "loops", *(("split",) if experiment.dataset else ()))
+    settings = dict.fromkeys(fields, True)
     SECTIONS[name] = {"seed": True, "dataset": True, "model": True, "train": True, "evaluate": settings}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
