@@ -72,8 +72,7 @@ SECTIONS = {
 }
 for name, experiment in EXPERIMENTS.items():
     fields = (name, "batch_size", "decoding", "loops", *(("split",) if experiment.dataset else ()))
-    settings = dict.fromkeys(fields, True)
-    SECTIONS[name] = {"seed": True, "dataset": True, "model": True, "train": True, "evaluate": settings}
+    SECTIONS[name] = dict.fromkeys(("seed", "dataset", "model", "train"), True) | {"evaluate": set(fields)}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.

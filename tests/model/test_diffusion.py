@@ -1,0 +1,161 @@
+"""Masked diffusion: what attends to what, completions, likelihoods, holes."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from cadmus import isa
+from cadmus.config.evaluation import Decoding
+from cadmus.errors import InputError
+from cadmus.model.diffusion import (
+    Order,
+    canvases_of,
+    completed,
+    fill,
+    infilled,
+    log_likelihoods,
+)
+from cadmus.model.gpt import MASK_ID
+from cadmus.model.inference import Cadmus, greedy
+from cadmus.programs import Programs
+from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs
+
+FULL = SIZES.model_copy(update={"attention": "full"})
+ORDERS = ("confidence", "margin", "random", "left")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(FULL)
+
+
+def test_a_prompt_attends_to_itself_and_a_canvas_to_all(model):
+    segments = torch.tensor([[0, 0, 1, 1, 4, 5, -1]])
+    visible = model.visible(segments)[0].int().tolist()
+    prompt, canvas = [1, 1, 0, 0, 0, 0, 0], [1, 1, 1, 1, 0, 0, 0]
+    assert visible[:4] == [prompt, prompt, canvas, canvas]
+    assert visible[4:] == [[0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0, 1]]
+
+
+def test_no_logit_is_of_the_mask(model):
+    assert model.embed_in.num_embeddings == isa.VOCABULARY_SIZE + 1
+    tokens = torch.tensor([[3, MASK_ID]])
+    assert model(tokens, torch.tensor([[0, 1]]), torch.tensor([[0, 1]])).shape == (1, 2, isa.VOCABULARY_SIZE)
+
+
+def logits_of(model, prompt: str, canvas: list[int]) -> torch.Tensor:
+    """Return the logits of a canvas, without the cache."""
+    tokens = torch.tensor([[*(isa.TOKEN_ID[symbol] for symbol in prompt), *canvas]])
+    segments = torch.tensor([[0] * len(prompt) + [1] * len(canvas)])
+    return model(tokens, torch.arange(tokens.shape[1])[None], segments)[0, len(prompt) :].detach()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_each_step_replaces_the_masks_that_come_first(model, order):
+    cadmus = Cadmus(model, decoding=Decoding(order=order, tokens=2))
+    prompts = Programs.from_strings(["34+7", "62*4+5", "1"])
+    filled = completed(cadmus, prompts, np.array([12, 9, 20]), greedy, seed=3)
+    for row, prompt in enumerate(prompts.to_strings()):
+        length = int((filled.tokens_RC[row] >= 0).sum())
+        assert length <= [8, 3, 19][row]
+        canvas = [MASK_ID] * length
+        for step in range(1, length // 2 + length % 2 + 1):
+            masked = [place for place in range(length) if canvas[place] == MASK_ID]
+            logits = logits_of(model, prompt, canvas)
+            best = logits.softmax(-1).topk(2).values
+            score = {
+                "left": -torch.arange(length),
+                "confidence": best[:, 0],
+                "margin": best[:, 0] - best[:, 1],
+            }
+            chosen = np.flatnonzero(filled.steps_RC[row] == step).tolist()
+            if order in score:
+                first = sorted(masked, key=lambda place: -float(score[order][place]))[:2]
+                assert chosen == sorted(first)
+            assert len(chosen) == min(2, len(masked))
+            for place in chosen:
+                canvas[place] = int(logits[place].argmax())
+        assert canvas == filled.tokens_RC[row, :length].tolist()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_samples_depend_on_the_seed_and_their_own_prompt_alone(model, order):
+    decoding = Decoding(order=order)
+    prompts = random_programs(40, 2, 20)
+    options = {"max_length": 30, "temperature": 1.0, "seed": 4}
+    whole, ended = Cadmus(model, decoding=decoding).complete(prompts, **options)
+    assert ended.all()
+    assert (prompts.lengths + whole.lengths <= 30).all()
+    few, _ = Cadmus(model, batch_size=7, decoding=decoding).complete(prompts.take(np.arange(15)), **options)
+    assert few.to_strings() == whole.to_strings()[:15]
+    later, _ = Cadmus(model, decoding=decoding).complete(prompts.take(np.arange(5, 15)), **options, first=5)
+    assert later.to_strings() == whole.to_strings()[5:15]
+    other, _ = Cadmus(model, decoding=decoding).complete(prompts, 30, temperature=1.0, seed=5)
+    assert other.to_strings() != whole.to_strings()
+
+
+def test_likelihoods_are_those_of_sampling(model):
+    """All completions of a prompt, of at most one token, have the probability that is left for them."""
+    cadmus = Cadmus(model, decoding=Decoding(order="left"))
+    symbols = [row.symbol for row in isa.INSTRUCTIONS]
+    programs = Programs.from_strings(["34", *("34" + symbol for symbol in symbols)])
+    found = log_likelihoods(cadmus, programs, np.full(len(programs), 2))
+    lengths = cadmus.prompt_logits(Programs.from_strings(["34"])).log_softmax(-1)[0].detach()
+    assert found[0] == pytest.approx(lengths[0].item(), abs=FLOAT_NOISE)
+    assert np.logaddexp.reduce(found[1:]) == pytest.approx(lengths[1].item(), abs=FLOAT_NOISE)
+    # Two tokens, from the left: the second one given the first.
+    (pair,) = log_likelihoods(cadmus, Programs.from_strings(["34+7"]), np.array([2]))
+    plus, seven = isa.TOKEN_ID["+"], isa.TOKEN_ID["7"]
+    first = logits_of(model, "34", [MASK_ID, MASK_ID])[0].log_softmax(-1)[plus]
+    second = logits_of(model, "34", [plus, MASK_ID])[1].log_softmax(-1)[seven]
+    assert pair == pytest.approx((lengths[2] + first + second).item(), abs=10 * FLOAT_NOISE)
+
+
+def test_holes_are_filled_from_both_sides(model):
+    programs = Programs.from_strings(["34+7=12+", "62*4+54*4-<"])
+    cadmus = Cadmus(model, decoding=Decoding(order="left"))
+    starts = np.array([2, 3])
+    texts = infilled(cadmus, programs, starts, 2).to_strings()
+    for text, program, start in zip(texts, programs.to_strings(), starts.tolist(), strict=True):
+        rest = [isa.TOKEN_ID[symbol] for symbol in program[start + 2 :]]
+        first = int(logits_of(model, program[:start], [MASK_ID, MASK_ID, *rest])[0].argmax())
+        second = int(logits_of(model, program[:start], [first, MASK_ID, *rest])[1].argmax())
+        assert text == isa.INSTRUCTIONS[first].symbol + isa.INSTRUCTIONS[second].symbol
+    causal = Cadmus(random_model())
+    others = Programs.from_strings(["34+7=12+", "34+7=1Z+"])
+    first, second = infilled(causal, others, np.array([2, 2]), 2).to_strings()
+    assert first == second, "a causal model does not see what follows"
+
+
+def test_given_tokens_stay(model):
+    prompts = Programs.from_strings(["34+", "1"])
+    canvases = canvases_of(np.array([4, 2]))
+    canvases[0, 1], canvases[1, 1] = 7, 9
+    order = Order(Decoding(), 2)
+    filled = fill(Cadmus(model), prompts, canvases, lambda logits, *_: logits.argmax(-1).numpy(), order)
+    assert (filled.tokens_RC[0, 1], filled.tokens_RC[1, 1]) == (7, 9)
+    assert (filled.steps_RC == [[1, 0, 1, 1], [1, 0, 0, 0]]).sum() >= 5
+    assert filled.programs()[0].lengths.tolist() == [4, 2]
+
+
+def test_the_next_token_is_a_completion_of_one(model):
+    prompts = ["34+7", "1"]
+    found = Cadmus(model).next_logits(prompts)
+    for prompt, logits in zip(prompts, found, strict=True):
+        np.testing.assert_allclose(logits, logits_of(model, prompt, [MASK_ID])[0], atol=FLOAT_NOISE)
+
+
+def test_what_needs_a_causal_model_says_so(model):
+    cadmus = Cadmus(model)
+    for ask in (cadmus.log_probabilities, cadmus.states, lambda given: next(cadmus.hidden_states(given))):
+        with pytest.raises(InputError, match="needs a causal model; model.attention of this one is full"):
+            ask(["34+7"])
+
+
+def test_every_step_of_any_order_is_finite(model):
+    for order, tokens in itertools.product(ORDERS, (1, 8)):
+        cadmus = Cadmus(model, decoding=Decoding(order=order, tokens=tokens))
+        texts, _ = cadmus.complete(["34+7", "34+7", "9"], 12, samples=2, temperature=0.7)
+        assert len(texts) == 6
