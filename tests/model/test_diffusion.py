@@ -65,11 +65,8 @@ def test_each_step_replaces_the_masks_that_come_first(model, order):
             masked = [place for place in range(length) if canvas[place] == MASK_ID]
             logits = logits_of(model, prompt, canvas)
             best = logits.softmax(-1).topk(2).values
-            score = {
-                "left": -torch.arange(length),
-                "confidence": best[:, 0],
-                "margin": best[:, 0] - best[:, 1],
-            }
+            margin = best[:, 0] - best[:, 1]
+            score = {"left": -torch.arange(length), "confidence": best[:, 0], "margin": margin}
             chosen = np.flatnonzero(filled.steps_RC[row] == step).tolist()
             if order in score:
                 first = sorted(masked, key=lambda place: -float(score[order][place]))[:2]
@@ -150,7 +147,7 @@ def test_the_next_token_is_a_completion_of_one(model):
 def test_what_needs_a_causal_model_says_so(model):
     cadmus = Cadmus(model)
     for ask in (cadmus.log_probabilities, cadmus.states, lambda given: next(cadmus.hidden_states(given))):
-        with pytest.raises(InputError, match="needs a causal model; model.attention of this one is full"):
+        with pytest.raises(InputError, match=r"needs a causal model; model.attention of this one is full"):
             ask(["34+7"])
 
 

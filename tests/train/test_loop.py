@@ -23,6 +23,8 @@ from tests.train.runs import assert_same_model, go_back, losses, metrics, run_co
 from tests.train.test_state import NO_DIFFERENCE
 from tests.train.worker import Interrupt
 
+SMALL = run_config()["model"]
+
 
 @pytest.mark.parametrize(
     "values",
@@ -39,8 +41,9 @@ from tests.train.worker import Interrupt
             label_only={"fraction": 0.25},
             interchange_training={"fraction": 1.0, "start": 0.2, "stop": 0.8},
         ),
+        {**run_config(state_weight=1.0), "model": {**SMALL, "attention": "full", "loops": 2}},
     ],
-    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "reinforcement", "interchange"],
+    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "reinforcement", "interchange", "masked"],
 )
 def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
     assert train(tmp_path / "whole", values) == 0
