@@ -5,7 +5,7 @@ import polars as pl
 
 from cadmus.columns import COUNT, FLAG, NAME
 from cadmus.experiments.completions import ask
-from cadmus.experiments.experiment import Experiment, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress
 
 
@@ -77,4 +77,12 @@ EXPERIMENT = Experiment(
     },
     findings=findings,
     dataset=True,
+    figures=(
+        Figure(
+            "unmasking",
+            "The order in which masked diffusion writes solved completions: how often an instruction is "
+            "chosen after another one whose value it takes from the stack, and how often after its left "
+            "neighbor.",
+        ),
+    ),
 )
