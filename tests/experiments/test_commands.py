@@ -46,6 +46,8 @@ def place(tmp_path_factory) -> Path:
     run = load_config(place / "config.yaml")
     torch.manual_seed(0)
     save_export(GPT(run.model), place / "model", {})
+    (place / "full.yaml").write_text(CONFIG.replace("layers: 1", "layers: 1, attention: full"))
+    save_export(GPT(load_config(place / "full.yaml").model), place / "full", {})
     for step in (1, 2):
         counts = {"steps": step, "programs": 64 * step, "tokens": 2 * 10**9 * step, "flops": 1e9 * step}
         noted = {"config": run.model_dump(), **counts}
@@ -57,8 +59,13 @@ def place(tmp_path_factory) -> Path:
 
 def options_of(place: Path, command: str, output: Path, **replaced: object) -> dict[str, object]:
     """Return the options of an experiment on the model and the dataset of a directory."""
-    options: dict[str, object] = {"config": place / "config.yaml", "output": output}
-    options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": place / "model"}
+    full = experiments.get(command).attention == "full"
+    options: dict[str, object] = {
+        "config": place / ("full.yaml" if full else "config.yaml"),
+        "output": output,
+    }
+    model = place / ("full" if full else "model")
+    options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": model}
     if experiments.get(command).dataset:
         options["dataset"] = place / "dataset"
     return options | replaced
@@ -88,6 +95,9 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
         ("grid", 9 + 8),
         ("probe", 2 * 2 * 11),
         ("interchange", 7 * 2 * 3),
+        # Templates, policies, holes; questions, of which none is solved.
+        ("infilling", 2 * 2 * 4),
+        ("unmasking", 3),
     ],
 )
 def test_experiments_write_results_and_provenance(place, tmp_path, command: str, rows: int) -> None:
@@ -97,7 +107,8 @@ def test_experiments_write_results_and_provenance(place, tmp_path, command: str,
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     assert pl.read_parquet(outputs[0]).height == rows
     metadata = pl.read_parquet_metadata(outputs[0])
-    assert metadata["config_digest"] == config.digest(load_config(place / "config.yaml").model_dump())
+    used = load_config(options_of(place, command, tmp_path)["config"])
+    assert metadata["config_digest"] == config.digest(used.model_dump())
     assert len(metadata["model_digest"]) == 16
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
 
@@ -153,6 +164,8 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
         ("probe", 2, ["x", "x control", "y", "y control"]),
         ("curve", 3, ["step 1", "step 2"]),
         ("grid", 6, ["Programs", "Accuracy", "Best baseline"]),
+        ("infilling", 2, ["1", "2", "4", "8"]),
+        ("unmasking", 3, ["data flow, unsolved", "left, unsolved"]),
     ],
 )
 def test_findings_are_printed_as_a_table(place, tmp_path, command, rows, columns) -> None:
@@ -276,3 +289,23 @@ def test_features_are_scored_on_the_model(place, tmp_path) -> None:
     assert len(told.stdout.splitlines()) == 1 + len(scores)
     save_file({"layer.7": torch.eye(8)}, features)
     assert "layer.7: the model has 1 layers" in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "needs"), [("probe", "full", "causal"), ("unmasking", "model", "full")]
+)
+def test_an_experiment_that_cannot_ask_a_model_says_so(place, tmp_path, command, model, needs) -> None:
+    used = {"model": place / model, "config": place / ("full.yaml" if model == "full" else "config.yaml")}
+    message = refusal(place, command, tmp_path / "a.parquet", **used)
+    found = "full" if needs == "causal" else "causal"
+    assert message.endswith(f"{place / model}: model.attention: is {found}; {command} needs {needs}")
+
+
+@pytest.mark.parametrize("command", ["completions", "loss", "pass_at_k", "induction", "grid", "infilling"])
+def test_masked_diffusion_is_asked_the_same(place, tmp_path, command) -> None:
+    full = {"model": place / "full", "config": place / "full.yaml"}
+    evaluate(place, command, tmp_path / "full.parquet", **full)
+    evaluate(place, command, tmp_path / "causal.parquet")
+    found, other = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("full", "causal"))
+    assert found.height == other.height
+    assert found.columns == other.columns

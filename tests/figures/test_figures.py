@@ -188,6 +188,30 @@ def interchange() -> pl.DataFrame:
     return results.with_columns(low=low, high=high)
 
 
+def infilling() -> pl.DataFrame:
+    """Return results of two questions, one without programs for the longest hole."""
+    rows = [
+        (question, policy, hole, 50 * tested, 40 // hole * tested)
+        for question in ("equality", "random")
+        for policy in ("model", "most frequent")
+        for hole in (1, 2, 4, 8)
+        for tested in [(question, hole) != ("random", 8)]
+    ]
+    names = ["question", "policy", "hole", "programs", "correct"]
+    return with_accuracy(pl.DataFrame(rows, schema=names, orient="row"))
+
+
+def unmasking() -> pl.DataFrame:
+    """Return results of two questions, one with few pairs."""
+    rows = [
+        ("equality", True, 9, 200, 20, 300, 90),
+        ("random", True, 9, 10, 5, 10, 5),
+        ("random", False, 1, 3, 1, 2, 1),
+    ]
+    names = ["question", "solved", "programs", "uses", "uses_after", "neighbors", "left_first"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
 def llm() -> pl.DataFrame:
     """Return answers of two models: one with two alphabets, one with no replies."""
     outcomes = ["correct", "wrong", "correct", "truncated", "unparsed", "refused", *2 * ["unanswered"]]
@@ -214,6 +238,8 @@ RESULTS = {
     "pass_at_k": samples,
     "interchange": interchange,
     "induction": induction,
+    "infilling": infilling,
+    "unmasking": unmasking,
     "metrics": training,
 }
 """By the source of a figure; those of ``llm`` are optional."""
