@@ -14,6 +14,7 @@ from cadmus.train import ranks
 from dev.measure import PATIENCE
 from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.commands import refused
+from tests.forked import ADDRESS
 from tests.train.runs import free_port
 
 STEP = {
@@ -58,7 +59,7 @@ def snakemake(checkout, tmp_path):
     stub = tmp_path / "squeue"
     stub.write_text("#!/bin/sh\n")
     stub.chmod(0o755)
-    environment = environment_of(checkout)
+    environment = environment_of(checkout) | {ADDRESS: os.environ[ADDRESS]}
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
 
     def run(site: dict, *options: str) -> subprocess.CompletedProcess:
