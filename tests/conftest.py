@@ -22,18 +22,10 @@ FIRST = (
     "test_workflow_elsewhere.py",
     "explore/test_page.py",
     "explore/test_site.py",
-    "experiments/test_commands.py",
     "dev/test_inputs.py",
     "dev/test_notebook.py",
-    "llm/test_ask.py",
     "vm/test_jit.py",
-    "dev/test_bench.py",
-    "study/test_study.py",
     "test_study.py",
-    "train/test_zero.py",
-    "experiments/test_grid.py",
-    "test_forged.py",
-    "train/test_slurm.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

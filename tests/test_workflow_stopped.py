@@ -27,11 +27,6 @@ def prepared(tmp_path_factory):
     return checkout
 
 
-@pytest.fixture
-def checkout(prepared, tmp_path):
-    return shutil.copytree(prepared, tmp_path / "checkout")
-
-
 def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -46,7 +41,8 @@ def started(checkout, condition, what):
         yield process
 
 
-def test_an_interrupted_training_resumes(checkout):
+def test_an_interrupted_training_resumes(prepared, tmp_path):
+    checkout = shutil.copytree(prepared, tmp_path / "checkout")
     stopped = checkout / "results/stopped"
     progress = stopped / "training/metrics.partial.jsonl"
     with started(checkout, lambda: lines(progress) >= 15, "15 steps") as process:
@@ -69,7 +65,8 @@ def test_an_interrupted_training_resumes(checkout):
     assert "Missing" not in failed.split("Error in rule experiment")[1]
 
 
-def test_a_killed_workflow_ends_with_the_same_files(checkout):
+def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
+    checkout = shutil.copytree(prepared, tmp_path / "checkout")
     run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"
     (checkout / "stopped.yaml").write_text(CONFIG.replace("steps: 120", "steps: 40"))
     snakemake(checkout, "--", MODEL, config="stopped.yaml")

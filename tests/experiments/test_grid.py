@@ -31,12 +31,7 @@ class Comparator:
 
 
 def grid_of(
-    model: object,
-    low: int = -3,
-    high: int = 3,
-    programs: int = 2,
-    balanced: bool = False,
-    **fields: Any,
+    model: object, low: int = -3, high: int = 3, programs: int = 2, balanced: bool = False, **fields: Any
 ) -> pl.DataFrame:
     settings = {"low": low, "high": high, "programs_per_pixel": programs, "balanced": 90}
     results = measure(subject_of(model, -1, 1, {"grid": settings}, **fields))
