@@ -32,10 +32,10 @@ run: .venv/installed
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
 	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE)$(if $(SET), --config set="$(SET)")
 
-# Four processes, as many tests wait for servers and for processes that start; those of a file stay together, as
-# they share what is set up.
+# Three processes, as tests wait for servers and for processes that start; more would only import more. Tests of a file
+# stay together, as they share what is set up.
 test: .venv/installed
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # The adapters of integrations/, each with its tool in a virtual environment of its own.
 integrations: .venv/installed

@@ -33,6 +33,7 @@ import yaml
 from cadmus import pipeline
 from cadmus.cli.main import cadmus, main
 from cadmus.config import load_config
+from cadmus.experiments import grid
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.store import digest_of
@@ -115,10 +116,10 @@ def build() -> None:
     Path("study.yaml").write_text(STUDY)
     config = load_config("config.yaml")
     pipeline.sample(config, "dataset")
-    manifest = pipeline.dataset(config, "dataset")
-    trained = {"config": config.model_dump(), "data_digest": manifest["digest"]}
-    save_export(GPT(config.model), Path("model"), trained)
-    # Other experiments take a minute.
+    digest = pipeline.dataset(config, "dataset")["digest"]
+    save_export(GPT(config.model), Path("model"), {"config": config.model_dump(), "data_digest": digest})
+    # Other experiments take a minute, and for each mutant the baselines of a grid would take seconds.
+    grid._TRAINING_PROGRAMS = 500
     pipeline.evaluate("grid", "model", "grid.parquet", config=config)
     pipeline.evaluate("completions", "model", "completions.parquet", "dataset", config)
 
@@ -253,8 +254,7 @@ def command() -> None:
     given = options.parse_args()
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg", "NO_COLOR": "1"}
     directory = Path(tempfile.mkdtemp(prefix="inputs-"))
-    valid = directory / "valid"
-    valid.mkdir()
+    (valid := directory / "valid").mkdir()
     with chdir(valid), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         build()
     counts: Counter[str] = Counter()

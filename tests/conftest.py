@@ -13,19 +13,19 @@ from tests import forked
 
 FIRST = (
     "test_workflow.py",
-    "test_workflow_stopped.py",
-    "test_study.py",
     "train/test_state.py",
-    "train/test_loop.py",
-    "test_workflow_elsewhere.py",
-    "packaging/test_wheel.py",
-    "dev/test_inputs.py",
-    "dev/test_bench.py",
-    "train/test_slurm.py",
-    "explore/test_site.py",
+    "dev/test_gpu_session.py",
+    "test_workflow_stopped.py",
     "figures/test_figures.py",
-    "experiments/test_grid.py",
+    "train/test_loop.py",
+    "packaging/test_wheel.py",
+    "test_workflow_elsewhere.py",
+    "explore/test_page.py",
+    "explore/test_site.py",
+    "dev/test_inputs.py",
     "dev/test_notebook.py",
+    "vm/test_jit.py",
+    "test_study.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

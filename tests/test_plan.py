@@ -133,11 +133,11 @@ def test_plan_is_consistent(tmp_path):
     table = devices_file(tmp_path, A=device)
     planned, (tokens, pairs) = plan(run, table), average_of(run)
     assert planned == plan(run, table), "the sample is the same every time"
-    assert planned["programs"] == 4_100
+    assert planned["programs"] == 3_500
     assert planned["trained_programs"] == 2_000
-    assert planned["epochs"] == 2_000 / 4_100
+    assert planned["epochs"] == 2_000 / 3_500
     assert planned["trained_tokens"] == pytest.approx(2_000 * tokens, abs=1)
-    assert planned["tokens"] == pytest.approx(4_100 * tokens, abs=1)
+    assert planned["tokens"] == pytest.approx(3_500 * tokens, abs=1)
     assert planned["flops"] == training_flops(run.model, 2_000 * tokens, 2_000 * pairs)
     assert [estimate.count for estimate in planned["estimates"]] == [1, 4]
     for estimate in planned["estimates"]:
@@ -179,8 +179,8 @@ def test_the_disk_by_hand():
 def test_the_memory_is_that_of_the_ranks_and_the_programs():
     assert training_memory(8, 64, 80_200_000) == 8 * 6_000_000_000 + 2_406_000_000
     assert training_memory(0, 4, 1_000) == 4 * 1_500_000_000 + 30_000
-    assert plan(training(ranks="auto"))["memory_bytes"] == training_memory(0, 2, 4_100)
-    assert plan(training(ranks=2))["memory_bytes"] == training_memory(2, 2, 4_100)
+    assert plan(training(ranks="auto"))["memory_bytes"] == training_memory(0, 2, 3_500)
+    assert plan(training(ranks=2))["memory_bytes"] == training_memory(2, 2, 3_500)
 
 
 def hours_of(planned, name, count):

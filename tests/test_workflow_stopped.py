@@ -8,15 +8,23 @@ import sys
 from contextlib import contextmanager
 
 import psutil
+import pytest
 
 from dev.measure import PATIENCE, kill_tree, running, wait_for
 from tests.checkout import FEW, copy_checkout, difference, environment_of, snakemake
 
 CONFIG = f"name: stopped\n{FEW}" + "train: {steps: 120, batch_size: 64, checkpoint_every: 10, ranks: 1}\n"
-
-
-MODEL = "results/stopped/model/meta.json"
+MANIFEST, MODEL = "results/stopped/dataset/manifest.json", "results/stopped/model/meta.json"
 OPTIONS = ("--rerun-incomplete", "--configfile", "stopped.yaml", "--", MODEL)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Return a copy of the checkout with a finished dataset."""
+    checkout = copy_checkout(tmp_path_factory.mktemp("prepared"))
+    (checkout / "stopped.yaml").write_text(CONFIG)
+    snakemake(checkout, "--", MANIFEST, config="stopped.yaml")
+    return checkout
 
 
 def lines(path):
@@ -25,7 +33,7 @@ def lines(path):
 
 @contextmanager
 def started(checkout, condition, what):
-    """Start the workflow, and wait for a condition while it runs."""
+    """Start the workflow in new processes, and wait for a condition while it runs."""
     command, log = [sys.executable, "-m", "snakemake", "--cores", "2", *OPTIONS], checkout / "log"
     with running(command, log, cwd=checkout, env=environment_of(checkout)) as process:
         wait_for(lambda: process.poll() is not None or condition(), what, pause=0.02)
@@ -33,10 +41,9 @@ def started(checkout, condition, what):
         yield process
 
 
-def test_an_interrupted_training_resumes(tmp_path):
-    checkout = copy_checkout(tmp_path)
+def test_an_interrupted_training_resumes(prepared, tmp_path):
+    checkout = shutil.copytree(prepared, tmp_path / "checkout")
     stopped = checkout / "results/stopped"
-    (checkout / "stopped.yaml").write_text(CONFIG)
     progress = stopped / "training/metrics.partial.jsonl"
     with started(checkout, lambda: lines(progress) >= 15, "15 steps") as process:
         os.killpg(process.pid, signal.SIGINT)
@@ -58,8 +65,8 @@ def test_an_interrupted_training_resumes(tmp_path):
     assert "Missing" not in failed.split("Error in rule experiment")[1]
 
 
-def test_a_killed_workflow_ends_with_the_same_files(tmp_path):
-    checkout = copy_checkout(tmp_path)
+def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
+    checkout = shutil.copytree(prepared, tmp_path / "checkout")
     run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"
     (checkout / "stopped.yaml").write_text(CONFIG.replace("steps: 120", "steps: 40"))
     snakemake(checkout, "--", MODEL, config="stopped.yaml")
@@ -68,8 +75,9 @@ def test_a_killed_workflow_ends_with_the_same_files(tmp_path):
     # Snakemake with all its processes.
     with started(checkout, lambda: any(run.glob("dataset/*/*.parquet")), "a shard") as process:
         kill_tree(process)
-    assert not (run / "dataset/manifest.json").exists()
+    assert not (checkout / MANIFEST).exists()
     shutil.rmtree(checkout / ".snakemake/locks")
+    snakemake(checkout, "--rerun-incomplete", "--", MANIFEST, config="stopped.yaml")
 
     # The process of a job.
     progress = run / "training/metrics.partial.jsonl"

@@ -5,23 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from cadmus import pipeline
 from cadmus.config import load_config
-from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import list_shards, write_shard
 
 CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
-
-
-def write_all(directory, shards):
-    for shard in shards:
-        write_shard(CONFIG, directory, shard.template, shard.split, shard.number)
 
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory):
     directory = tmp_path_factory.mktemp("dataset")
-    write_all(directory, list_shards(CONFIG))
-    write_manifest(CONFIG, directory)
+    pipeline.sample(CONFIG, directory)
+    pipeline.dataset(CONFIG, directory)
     return directory
 
 

@@ -31,20 +31,21 @@ class Comparator:
 
 
 def grid_of(
-    model: object,
-    low: int = -3,
-    high: int = 3,
-    programs: int = 2,
-    balanced: bool | None = False,
-    **fields: Any,
+    model: object, low: int = -3, high: int = 3, programs: int = 2, balanced: bool = False, **fields: Any
 ) -> pl.DataFrame:
     settings = {"low": low, "high": high, "programs_per_pixel": programs, "balanced": 90}
     results = measure(subject_of(model, -1, 1, {"grid": settings}, **fields))
-    return results if balanced is None else results.filter(pl.col("balanced") == balanced)
+    return results if balanced else results.remove("balanced")
 
 
-def test_a_perfect_model_fills_the_grid() -> None:
-    grid = grid_of(Comparator())
+@pytest.fixture(scope="module")
+def perfect() -> pl.DataFrame:
+    """The grid of a perfect model, with balanced programs."""
+    return grid_of(Comparator(), balanced=True)
+
+
+def test_a_perfect_model_fills_the_grid(perfect) -> None:
+    grid = perfect.remove("balanced")
     assert (grid["programs"] == 2).all()
     assert (grid["correct"] == 2).all()
     assert grid.filter("in_distribution").select("x", "y").unique().height == 9
@@ -52,29 +53,26 @@ def test_a_perfect_model_fills_the_grid() -> None:
     assert (regions.summary(grid)["accuracy"] == 1).all()
 
 
-def test_the_operators_of_balanced_programs_tell_nothing() -> None:
-    grid = grid_of(Comparator(), balanced=None)
-    row = regions.summary(grid).row(by_predicate=pl.col("region") == "balanced", named=True)
+def test_the_operators_of_balanced_programs_tell_nothing(perfect) -> None:
+    row = regions.summary(perfect).row(by_predicate=pl.col("region") == "balanced", named=True)
     assert (row["programs"], row["correct"]) == (90, 90)
     assert row["baseline"] < 0.6
-    balanced = grid.filter("balanced")
+    balanced = perfect.filter("balanced")
     inside = balanced.filter(pl.max_horizontal(pl.col("x", "y").abs()) == 1)
     # As always, one comparator is the constant.
     constant = inside.filter(pl.col("x") < pl.col("y"))["programs"].sum()
     assert constant == 30
-    assert regions.predicted(grid)["balanced"].any() is False
+    assert regions.predicted(perfect)["balanced"].any() is False
 
 
 @pytest.mark.parametrize("region", ["one_out", "opposite", "same_side"])
-def test_outside_of_the_range_operators_of_balanced_programs_tell_nothing_either(region: str) -> None:
-    grid = grid_of(Comparator(), balanced=True)
-    summary = regions.summary(grid_of(Comparator(), balanced=None))
-    row = summary.row(by_predicate=pl.col("region") == f"balanced_{region}", named=True)
+def test_outside_of_the_range_operators_of_balanced_programs_tell_nothing_either(perfect, region) -> None:
+    row = regions.summary(perfect).row(by_predicate=pl.col("region") == f"balanced_{region}", named=True)
     assert (row["programs"], row["correct"]) == (90, 90)
     below, above = (pl.col(axis).clip(-1, 1) != pl.col(axis) for axis in "xy")
     where = {"one_out": below ^ above, "opposite": (pl.col("x") * pl.col("y") < 0) & below & above}
     where["same_side"] = (pl.col("x") * pl.col("y") > 0) & below & above
-    programs = grid.filter(where[region])
+    programs = perfect.filter("balanced", where[region])
     assert programs["programs"].sum() == 90
     assert programs.filter(pl.col("x") < pl.col("y"))["programs"].sum() == 45
     assert programs.filter(pl.col("x") == pl.col("y")).is_empty()
@@ -99,8 +97,8 @@ def test_the_range_is_that_of_values_compared_with_others() -> None:
     assert pairs == {"inside": 9, "one_out": 24, "opposite": 8, "same_side": 4, "diagonal": 4}
 
 
-def test_predicted_comparators_are_counted() -> None:
-    grid = grid_of(Comparator())
+def test_predicted_comparators_are_counted(perfect) -> None:
+    grid = perfect.remove("balanced")
     x, y = pl.col("x"), pl.col("y")
     for name, holds in {"less": x < y, "equal": x == y, "greater": x > y}.items():
         assert grid.filter((pl.col(name) == 2) != holds).is_empty()

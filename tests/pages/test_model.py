@@ -89,7 +89,7 @@ def test_every_number_comes_from_a_file(place):
     model = read_metadata(place / "model")
     for line in (
         f"A decoder with {model.parameters:,} parameters",
-        "4,100 training programs (0.31 epochs)",
+        "3,500 training programs (0.37 epochs)",
         "Compared values are in [-20, 20]",
         "- content: `da7ada7ada7ada7a`",
         f"- seed and section dataset: `{RUN.dataset_digest()}`",

@@ -1,6 +1,8 @@
 """The results of a study, its comparison and its page, from result files made here."""
 
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -43,10 +45,8 @@ ACCURACY = {"base": 0.5, "tied": 0.7}
 
 
 @pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "demo.yaml"
-    path.write_text(TEXT)
-    return path
+def config(finished, tmp_path):
+    return Path(shutil.copy(finished / "demo.yaml", tmp_path))
 
 
 def grid(correct):
@@ -58,10 +58,12 @@ def grid(correct):
     return frame.with_columns(programs=10, **others).select(list(experiments.table("grid").columns))
 
 
-@pytest.fixture
-def results(tmp_path, config):
-    """Return a directory with the results of all runs."""
-    directory = tmp_path / "results"
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Return a directory with a study, the results of all runs, and the file of the collected ones."""
+    place = tmp_path_factory.mktemp("finished")
+    directory, config = place / "results", place / "demo.yaml"
+    config.write_text(TEXT)
     for run in load_study(config).runs:
         accuracy = ACCURACY[run.variant.split(",")[0]] + 0.05 * run.seed
         losses = {"loss": 2.0, "completion_loss": 1.0 - accuracy, "seconds": 60.0}
@@ -75,14 +77,20 @@ def results(tmp_path, config):
         completions = pl.concat(completions_of("equality", *each) for each in solved.items())
         store.write_parquet(evaluation / "experiments/completions.parquet", "results", completions, {})
         store.write_parquet(evaluation / "experiments/grid.parquet", "results", grid(9), {})
-    return directory
+    assert collect(load_study(config), directory, place / "study.parquet") == []
+    return place
 
 
 @pytest.fixture
-def collected(config, results, tmp_path):
+def results(finished, tmp_path):
+    """Return a directory with the results of all runs."""
+    return shutil.copytree(finished / "results", tmp_path / "results")
+
+
+@pytest.fixture
+def collected(finished, tmp_path):
     """Return the file of the collected results."""
-    assert collect(load_study(config), results, tmp_path / "study.parquet") == []
-    return tmp_path / "study.parquet"
+    return Path(shutil.copy(finished / "study.parquet", tmp_path))
 
 
 def test_the_results_are_tidy(config, collected):
@@ -169,9 +177,8 @@ def test_no_finished_run_is_an_error(config, tmp_path):
         collect(load_study(config), tmp_path / "nothing", tmp_path / "study.parquet")
 
 
-def test_all_files_are_written(config, results, tmp_path):
-    collect(load_study(config), results, tmp_path / "study.parquet")
-    written = write_all(tmp_path / "study.parquet", tmp_path / "demo")
+def test_all_files_are_written(collected, tmp_path):
+    written = write_all(collected, tmp_path / "demo")
     names = files_of(law=False)
     assert written == [tmp_path / "demo" / name for name in names]
     assert all(path.stat().st_size > 20 for path in written)
@@ -222,19 +229,18 @@ def test_no_published_width_is_0(collected):
     )
 
 
-def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, tmp_path):
+def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, collected, tmp_path):
     study = load_study(config)
-    collect(study, results, tmp_path / "study.parquet")
     page = tmp_path / "root/docs/findings/demo.md"
     page.parent.mkdir(parents=True)
     page.write_text("# By hand\n")
     with pytest.raises(ValueError, match=r"demo\.md: needs one"):
-        publish(tmp_path / "study.parquet", tmp_path / "root")
+        publish(collected, tmp_path / "root")
     assert [path.name for path in (tmp_path / "root").rglob("*.*")] == ["demo.md"]
     (results / study.runs[0].training / "training/metrics.jsonl").unlink()
-    collect(study, results, tmp_path / "study.parquet")
+    collect(study, results, collected)
     with pytest.raises(SystemExit, match="1 runs are missing"):
-        publish(tmp_path / "study.parquet", tmp_path / "root")
+        publish(collected, tmp_path / "root")
 
 
 def test_the_figure_has_the_differences_to_the_base(collected):

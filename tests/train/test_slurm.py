@@ -12,10 +12,11 @@ import pytest
 from cadmus.errors import InputError
 from cadmus.train import ranks
 from dev.measure import PATIENCE
-from tests.checkout import ROOT, copy_checkout, environment_of
+from tests.checkout import ROOT, copy_checkout, snakemake
 from tests.commands import refused
 from tests.train.runs import free_port
 
+MODEL = "results/tiny/model/meta.json"
 STEP = {
     "SLURM_JOB_ID": "4711",
     "SLURM_STEP_NUM_NODES": "2",
@@ -52,25 +53,21 @@ def checkout(tmp_path_factory):
 
 
 @pytest.fixture
-def snakemake(checkout, tmp_path):
-    """Run the tiny config with the profile, with changed site settings, up to the model."""
+def printed(checkout, tmp_path):
+    """Run the tiny config with the profile, and other site settings up to the model; return its output."""
     # The plugin looks for squeue when it is loaded.
     stub = tmp_path / "squeue"
     stub.write_text("#!/bin/sh\n")
     stub.chmod(0o755)
-    environment = environment_of(checkout)
-    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
 
-    def run(site: dict, *options: str) -> subprocess.CompletedProcess:
+    def run(site: dict, *options: str, code: int = 0) -> str:
         text = (ROOT / "workflow/profiles/slurm/config.yaml").read_text()
         for name, value in site.items():
             text = re.sub(rf"^  {name}: .*$", f"  {name}: {value}", text, flags=re.MULTILINE)
         (checkout / "workflow/profiles/slurm/config.yaml").write_text(text)
-        arguments = ["--profile", "workflow/profiles/slurm", "--configfile", "tests/tiny.yaml", *options]
-        command = [sys.executable, "-m", "snakemake", *arguments, "--", "results/tiny/model/meta.json"]
-        return subprocess.run(
-            command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=PATIENCE
-        )
+        # A node has more cores than this machine.
+        arguments = ("--cores", "64", "--profile", "workflow/profiles/slurm", *options, "--", MODEL)
+        return snakemake(checkout, *arguments, code=code, PATH=f"{tmp_path}:{os.environ['PATH']}")
 
     return run
 
@@ -89,21 +86,18 @@ def snakemake(checkout, tmp_path):
         ),
     ],
 )
-def test_profile_sets_the_resources_of_the_training_job(snakemake, site, asked):
-    done = snakemake(site, "--dry-run", "--printshellcmds")
-    assert done.returncode == 0, done.stderr
-    job = (done.stdout + done.stderr).split("rule train:")[1]
+def test_profile_sets_the_resources_of_the_training_job(printed, site, asked):
+    job = printed(site, "--dry-run", "--printshellcmds").split("rule train:")[1]
     resources = re.search(r"resources: (.*)", job)[1].split(", ")
     assert asked <= {re.search(r"threads: \d+", job)[0], *resources}
     assert f"--ranks {site.get('train_gpus', 0)} " in job
 
 
-def test_uneven_gpus_are_refused_before_submission(snakemake):
-    done = snakemake({"train_gpus": 7, "train_nodes": 2})
-    assert done.returncode
+def test_uneven_gpus_are_refused_before_submission(printed):
+    output = printed({"train_gpus": 7, "train_nodes": 2}, code=1)
     line = "2 nodes cannot share 7 GPUs equally; set train_gpus to a multiple of train_nodes"
-    assert f"\n{line}\n" in done.stdout + done.stderr
-    assert "Submitted" not in done.stdout + done.stderr
+    assert f"\n{line}\n" in output
+    assert "Submitted" not in output
 
 
 def test_nodes_of_a_step(monkeypatch, step):
