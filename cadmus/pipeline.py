@@ -29,8 +29,6 @@ from cadmus.train.paths import RunPaths
 if TYPE_CHECKING:
     import polars as pl
 
-    from cadmus.model.mixer import Mixer
-
 
 def sample(config: Config, directory: Path | str, splits: Sequence[str] = ()) -> list[Path]:
     """Sample true programs of every template and of some or all splits; return their files, the shards."""
@@ -104,18 +102,16 @@ def evaluate(
     dataset: Path | str | None = None,
     config: Config | None = None,
     device: str = "cpu",
-    mixer: "Mixer | None" = None,
 ) -> "pl.DataFrame":
     """Run an experiment on an exported model, write its results to a Parquet file and return them.
 
-    ``config`` is by default that of the model, with default experiments. ``mixer`` is as for
-    :meth:`cadmus.Cadmus.load`.
+    ``config`` is by default that of the model, with default experiments.
     """
     from cadmus import experiments
     from cadmus.experiments.experiment import Subject
 
     data = None if dataset is None else Path(dataset)
-    subject = Subject(experiment, Path(model), config, device, data, mixer)
+    subject = Subject(experiment, Path(model), config, device, data)
     results = experiments.get(experiment).run(subject)
     write_parquet(output, "results", results, subject.metadata())
     return results

@@ -27,7 +27,7 @@ MODULE, TRACE = "forged_module", "TRACE"
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 3, 10**9, 10**400, 0.5, -0.5, 1e300, math.nan, math.inf),
     *("", "text", "1", "../up", "/etc/passwd", "<script>alert(1)</script>", "é\u202e\x1b[31m", "a" * 10_000),
-    *([], [1], [None], {}, {"a": {"b": 1}}, f"{MODULE}:Mixer", "os:getpgid", "builtins:range"),
+    *([], [1], [None], {}, {"a": {"b": 1}}, f"{MODULE}:Class", "os:getpgid", "builtins:range"),
 )
 """What replaces a value in JSON."""
 CELLS: tuple[Any, ...] = (

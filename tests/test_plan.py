@@ -243,12 +243,6 @@ def test_a_table_without_devices_is_an_error(tmp_path):
         plan(training(), devices_file(tmp_path))
 
 
-def test_a_mixer_that_cannot_be_built_has_no_plan(tmp_path):
-    for name in ("os:system", "fractions:Fraction", "nowhere:Mixer"):
-        with pytest.raises(InputError, match=f"^model.mixer: {name}: .*; wanted a class that takes a width"):
-            plan(tiny(model={"mixer": name}))
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_plan_of_every_config(path):
     planned, text = plan(load_config(path)), shown(path)

@@ -45,7 +45,6 @@ class Completion(NamedTuple):
 @click.command()
 @click.argument("prefix")
 @options.model_option
-@options.mixer_option
 @options.integer_option(
     "--max-length",
     high=LONGEST_PROGRAM,
@@ -71,7 +70,6 @@ class Completion(NamedTuple):
 def complete(
     prefix: str,
     directory: Path | None,
-    mixer: Any,
     max_length: int | None,
     top: int,
     samples: int | None,
@@ -108,7 +106,7 @@ def complete(
     if not samples:
         # One completion gains nothing from a second thread, which would wait for a core.
         click.get_current_context().with_resource(inference.one_thread())
-    model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
+    model = inference.Cadmus.load(directory, options.usable_device(device))
     limit = max_length or model.max_length
     if len(prefix) > limit:
         length = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
@@ -137,7 +135,6 @@ def complete(
 @click.command(context_settings={"ignore_unknown_options": True})  # examples may begin with -
 @click.argument("examples", nargs=-1, required=True)
 @options.model_option
-@options.mixer_option
 @options.integer_option("-n", "--samples", high=100_000, default=64, help="Definitions to sample.")
 @click.option("--seed", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the samples.")
 @options.device_option
@@ -145,7 +142,6 @@ def complete(
 def induce(
     examples: tuple[str, ...],
     directory: Path | None,
-    mixer: Any,
     samples: int,
     seed: int,
     device: str | None,
@@ -176,7 +172,7 @@ def induce(
     pairs = read_examples(examples)
     parts = prompt_of(pairs)
     prompt = "".join(parts)
-    model = inference.Cadmus.load(directory, options.usable_device(device), mixer=mixer)
+    model = inference.Cadmus.load(directory, options.usable_device(device))
     functions = model.induce(prompt, samples, seed=seed)
     if as_json:
         rows = [{**function._asdict(), "program": prompt + function.definition} for function in functions]

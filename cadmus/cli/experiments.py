@@ -42,7 +42,6 @@ def _command(name: str) -> click.Command:
 
     def run(
         directory: Path,
-        mixer: Any,
         config: Path | None,
         output: Path,
         changes: dict[str, Any],
@@ -51,13 +50,12 @@ def _command(name: str) -> click.Command:
     ) -> None:
         run_config = options.optional_config(config, changes)
         device = options.usable_device(device)
-        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, mixer)
+        results = pipeline.evaluate(name, directory, output, dataset, run_config, device)
         if experiment.findings:
             _print(experiment.findings(results))
 
     parameters = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
-        options.mixer_option,
         click.option(
             "--config",
             type=options.CONFIG,
@@ -85,7 +83,6 @@ for _name in experiments.NAMES:
 @click.command()
 @click.argument("features", type=options.PATH)
 @options.model_option
-@options.mixer_option
 @options.results_option
 @options.integer_option("-n", "--programs", low=2, default=500, help="Pairs of prompts per variable.")
 @options.integer_option("--directions", default=8, help="Features whose directions are exchanged.")
@@ -94,7 +91,6 @@ for _name in experiments.NAMES:
 def score(
     features: Path,
     directory: Path | None,
-    mixer: Any,
     output: Path,
     device: str | None,
     **settings: Any,
@@ -122,7 +118,7 @@ def score(
 
     directory = directory or DEFAULT_MODEL
     by_layer = read_features(features)
-    model = Cadmus.load(directory, options.usable_device(device), mixer=mixer)
+    model = Cadmus.load(directory, options.usable_device(device))
     config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
     table = scores_of(model, by_layer, dataset=dataset, **settings)

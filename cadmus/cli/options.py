@@ -92,25 +92,6 @@ results_option = click.option(
 model_option = click.option(
     "--model", "directory", type=MODEL, help="Exported model, a directory or a name; laptop by default."
 )
-
-
-def _admitted(context: click.Context, option: click.Parameter, name: str | None) -> Any:
-    """Import the class of a mixer, and say whose code runs."""
-    if name is None:
-        return None
-    # It imports torch.
-    from cadmus.model.mixer import admit
-
-    echo(f"cadmus: warning: --mixer {name}: runs the code of this module", err=True)
-    return admit(name)
-
-
-mixer_option = click.option(
-    "--mixer",
-    metavar="MODULE:CLASS",
-    callback=_admitted,
-    help="Class of the model's mixer, if it is not one of Cadmus; its module is imported and runs.",
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 device_option = click.option("--device", metavar="DEVICE", help="torch device; a GPU if there is one.")
 

@@ -5,11 +5,10 @@ import socket
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import click
 
-from cadmus.cli.options import DIRECTORY, device_option, echo, mixer_option, model_option, usable_device
+from cadmus.cli.options import DIRECTORY, device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
 from cadmus.model import DEFAULT_MODEL, SNAPSHOTS, named_or_default
 
@@ -20,7 +19,6 @@ PORT = click.IntRange(0, 65535)
 
 @click.command()
 @model_option
-@mixer_option
 @click.option("--host", default=LOOPBACK, metavar="HOST", help="Address to listen on.")
 @click.option("--port", default=8000, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
@@ -30,7 +28,6 @@ PORT = click.IntRange(0, 65535)
 @device_option
 def serve(
     directory: Path | None,
-    mixer: Any,
     host: str,
     port: int,
     name: str | None,
@@ -57,7 +54,7 @@ def serve(
     from cadmus.serve.server import literal, run
 
     name = name or directory.resolve().name
-    model = Cadmus.load(directory, usable_device(device), mixer=mixer)
+    model = Cadmus.load(directory, usable_device(device))
     # PyTorch's first run is slow; the first client should not wait for it.
     model.complete(["1"])
     app = completion_server(model, name, [literal(host), socket.gethostname(), *hosts])
@@ -103,7 +100,7 @@ def explore(
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from cadmus.explore.site import check_mixer, headers, write_site
+    from cadmus.explore.site import check_sizes, headers, write_site
     from cadmus.model.export import read_metadata
     from cadmus.model.inference import Cadmus
     from cadmus.serve.server import application, run, with_headers
@@ -116,7 +113,7 @@ def explore(
             click.launch(url)
 
     metadata, name = read_metadata(directory), directory.resolve().name
-    check_mixer(metadata.model, name)
+    check_sizes(metadata.model, name)
     model, config = Cadmus.load(directory), metadata.config
     if static:
         write_site(model, name, config, static, snapshots, documentation)

@@ -28,8 +28,6 @@ from cadmus.config.loading import (
     validate,
 )
 from cadmus.config.training import (
-    ATTENTION,
-    OWN_MIXERS,
     PAPER,
     InterchangeTraining,
     LabelOnly,

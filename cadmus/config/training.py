@@ -23,9 +23,6 @@ from cadmus.config.fields import (
     positive_or,
 )
 
-ATTENTION = "attention"
-OWN_MIXERS = ("cadmus.model.mixer:GatedRecurrence",)
-"""Mixers of Cadmus; any other one is code of the user's."""
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 
 
@@ -49,14 +46,21 @@ class Model(Section):
     attention: Literal["causal", "full"] = "causal"
     """what a token attends to: itself and the earlier ones; or, for masked diffusion, all tokens of the
     program, in a prompt those of the prompt"""
-    mixer: Annotated[str, Field(pattern=r"^(attention|[\w.]+:\w+)$")] = ATTENTION
-    """what mixes tokens: `attention`, or a class such as `cadmus.model.mixer:GatedRecurrence`; the module of
-    one of your own is imported, and its code runs"""
 
     @property
     def depth(self) -> int:
         """Blocks that a token passes, in all loops."""
         return self.layers * self.loops
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_mixer(cls, values: Any) -> Any:
+        # Earlier versions let users replace attention, and their models name what they have.
+        if not (isinstance(values, dict) and "mixer" in values):
+            return values
+        if values["mixer"] != "attention":
+            raise ValueError("mixer: must be attention; other models need the version that trained them")
+        return {name: value for name, value in values.items() if name != "mixer"}
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
@@ -65,8 +69,6 @@ class Model(Section):
             raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
         if head_width % 2:
             raise ValueError(f"heads: rotary positions need an even width per head, got {head_width}")
-        if self.attention == "full" and self.mixer != ATTENTION:
-            raise ValueError(f"attention: full needs the mixer {ATTENTION}, got {self.mixer}")
         return self
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,9 +14,6 @@ from cadmus.errors import InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
 from cadmus.train.paths import find_snapshots
-
-if TYPE_CHECKING:
-    from cadmus.model.mixer import Mixer
 
 ACCURACY = {"accuracy": FRACTION.or_null(), "low": FRACTION.or_null(), "high": FRACTION.or_null()}
 """Columns of an accuracy and its 95% interval; null without a program."""
@@ -89,8 +86,7 @@ class Subject:
 
     Programs that the model may have been trained on are refused, whoever asks. ``directory`` is a model
     export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split.
-    The config is by default that of the training, with default experiments; ``mixer`` is as for
-    :meth:`cadmus.Cadmus.load`.
+    The config is by default that of the training, with default experiments.
     """
 
     def __init__(
@@ -100,7 +96,6 @@ class Subject:
         config: Config | None = None,
         device: str = "cpu",
         dataset: Path | None = None,
-        mixer: "Mixer | None" = None,
     ) -> None:
         from cadmus.experiments import get
         from cadmus.model.export import read_metadata
@@ -114,7 +109,7 @@ class Subject:
             needs = f"{experiment} needs {get(experiment).attention}"
             raise InputError(f"{self.directory}: model.attention: is {noted.model.attention}; {needs}")
         self.config = noted
-        self.device, self.dataset, self.mixer = device, dataset, mixer
+        self.device, self.dataset = device, dataset
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""
@@ -131,7 +126,7 @@ class Subject:
                     f"{directory}: dataset.{key}: the model was trained with {theirs}, the config says "
                     f"{ours}, so test programs may have been trained on; use the config of the model"
                 )
-        model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size, self.mixer)
+        model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
         model.decoding = self.config.evaluate.decoding
         model.repeat(self.config.evaluate.loops or model.sizes.loops)
         return model

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from cadmus import isa, store
 from cadmus.api import tasks
-from cadmus.config import ATTENTION, LONGEST_PROGRAM, TEMPLATES, Config, Dataset, Model, StateLabels
+from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Config, Dataset, Model, StateLabels
 from cadmus.dataset import sampler
 from cadmus.errors import InputError
 from cadmus.evaluate import criteria
@@ -86,7 +86,7 @@ def write_site(
         snapshots: those of its training, for a slider
         documentation: address of the documentation that the page links
     """
-    check_mixer(model.sizes, name)
+    check_sizes(model.sizes, name)
     if directory.exists() and not (directory / DATA).exists() and any(directory.iterdir()):
         raise InputError(f"{directory}: is not empty, and no site of an earlier call; give another directory")
     models: list[tuple[int | None, str, Cadmus]] = []
@@ -130,9 +130,9 @@ def write_site(
             replaced(directory / file).write_bytes(content)
 
 
-def check_mixer(sizes: Model, name: str) -> None:
+def check_sizes(sizes: Model, name: str) -> None:
     """Check that the page can run a model of these sizes."""
-    others = {"mixer": ATTENTION, "attention": "causal", "loops": 1}
+    others = {"attention": "causal", "loops": 1}
     for field, runs in others.items():
         if (found := getattr(sizes, field)) != runs:
             raise InputError(f"{name}: model.{field}: the page runs {runs} alone, not {found}")

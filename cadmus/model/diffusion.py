@@ -12,7 +12,7 @@ Shape suffixes: R rows, C tokens of the longest canvas, V vocabulary.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,13 +24,12 @@ from cadmus.model.gpt import MASK_ID, Cache, last
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
 
-if TYPE_CHECKING:
-    from cadmus.model.inference import Cadmus, Choose
-
 NOTHING = -1
 """Token behind the end of a canvas."""
 IMPOSSIBLE = -1e9
 """Logit of a completion that would be too long."""
+Choose = Callable[[Tensor, np.ndarray], np.ndarray]
+"""As in :mod:`cadmus.model.inference`, whose models all functions here take."""
 Fill = Callable[[Tensor, np.ndarray, np.ndarray], np.ndarray]
 """Maps logits (n, V), their rows and their places on the canvas, both int64 of shape (n,), to tokens, also
 int64 of shape (n,)."""
@@ -78,7 +77,7 @@ class Filled(NamedTuple):
 
 @torch.inference_mode()
 def completed(
-    model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: "Choose", seed: int, first: int = 0
+    model: Any, prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int = 0
 ) -> Filled:
     """Complete prompts, with options as for :meth:`cadmus.model.inference.Cadmus.complete`."""
     lengths = np.empty(len(prompts), np.int64)
@@ -101,7 +100,7 @@ def canvases_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def fill(
-    model: "Cadmus",
+    model: Any,
     prompts: Programs,
     canvases_RC: np.ndarray,
     choose: Fill,
@@ -137,7 +136,7 @@ def fill(
 
 
 def canvas_logits(
-    model: "Cadmus", canvas_RC: np.ndarray, prompt_lengths: np.ndarray, lengths: np.ndarray, cache: Cache
+    model: Any, canvas_RC: np.ndarray, prompt_lengths: np.ndarray, lengths: np.ndarray, cache: Cache
 ) -> Tensor:
     """Return the logits of each token of canvases after prompts in the cache, (R, C, V), on the CPU."""
     start_R1, end_R1 = (
@@ -152,7 +151,7 @@ def canvas_logits(
 
 
 @torch.inference_mode()
-def infilled(model: "Cadmus", programs: Programs, starts: np.ndarray, hole: int) -> Programs:
+def infilled(model: Any, programs: Programs, starts: np.ndarray, hole: int) -> Programs:
     """Return what a model writes into holes of some instructions at ``starts``, int64 of shape (n,).
 
     A causal model does not see what follows, and may end before the hole is full.
@@ -169,7 +168,7 @@ def infilled(model: "Cadmus", programs: Programs, starts: np.ndarray, hole: int)
     return filled._replace(tokens_RC=filled.tokens_RC[:, :hole]).programs()[0]
 
 
-def single_logits(model: "Cadmus", prompts: Programs) -> Tensor:
+def single_logits(model: Any, prompts: Programs) -> Tensor:
     """Return the logits of completions of one token: (n, V). The prompts are in order of length."""
     _, cache = model.start(prompts)
     ones = np.ones(len(prompts), np.int64)
@@ -177,7 +176,7 @@ def single_logits(model: "Cadmus", prompts: Programs) -> Tensor:
 
 
 @torch.inference_mode()
-def log_likelihoods(model: "Cadmus", programs: Programs, prompt_lengths: np.ndarray) -> np.ndarray:
+def log_likelihoods(model: Any, programs: Programs, prompt_lengths: np.ndarray) -> np.ndarray:
     """Return the log-probabilities that sampling gives the completions of programs: float64, shape (n,).
 
     They are exact: of the length, and of each token when its turn comes, from the left to the right. Other

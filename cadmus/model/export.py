@@ -20,10 +20,9 @@ from torch.overrides import TorchFunctionMode
 from cadmus import config, isa, store
 from cadmus.config import LONGEST_PROGRAM, Config, Dataset, Model, Train
 from cadmus.config.fields import Above0, Count, NonNegative, PlainText, Positive
-from cadmus.errors import InputError, naming, reading
+from cadmus.errors import InputError, reading
 from cadmus.model import CARD, CONFIG, GENERATION_CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
-from cadmus.model.mixer import Mixer
 from cadmus.records import Header, Record
 
 MAX_POSITIONS = 256  # for transformers; rotary positions have no limit
@@ -247,11 +246,8 @@ def read_init(run: Config) -> Metadata | None:
     return noted
 
 
-def load_export(directory: Path | str, device: torch.device | str = "cpu", mixer: Mixer | None = None) -> GPT:
-    """Load the model of an export for inference in fp32.
-
-    An export runs no code: its mixer must be one of Cadmus, or the class ``mixer`` of the caller.
-    """
+def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:
+    """Load the model of an export for inference in fp32."""
     metadata = read_metadata(directory)
     path = Path(directory) / WEIGHTS
     if metadata.cadmus:
@@ -259,11 +255,9 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu", mixer
     store.check_readable(path)
     with reading(path, _FIX):
         tensors = load_file(path)
-    if mixer and metadata.model.mixer == config.ATTENTION:
-        raise InputError(f"{directory}: model.mixer: is {config.ATTENTION}, not a class; drop --mixer")
     # Without memory, as sizes that the weights do not have could take all of it.
-    with torch.device("meta"), _NoInitialValues(), naming(directory):
-        model = GPT(metadata.model, mixer)
+    with torch.device("meta"), _NoInitialValues():
+        model = GPT(metadata.model)
     expected = _named_weights(model)
     for name in sorted(expected.keys() ^ tensors.keys()):
         problem = "missing" if name in expected else "unexpected"
@@ -329,8 +323,8 @@ def _named_weights(model: GPT) -> dict[str, torch.Tensor]:
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
     """Return ``config.json`` of a GPT-NeoX model."""
-    # Nothing but Cadmus knows a mixer of one's own, full attention, or loops.
-    own = sizes.mixer != config.ATTENTION or sizes.attention == "full" or sizes.loops > 1
+    # Nothing but Cadmus knows full attention or loops.
+    own = sizes.attention == "full" or sizes.loops > 1
     return {
         "architectures": ["Cadmus" if own else "GPTNeoXForCausalLM"],
         "model_type": "cadmus" if own else "gpt_neox",

@@ -3,12 +3,12 @@
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import ATTENTION, Model
+from cadmus.config import Model
 
 
 def parameter_count(sizes: Model) -> int:
     """Return the number of parameters of :class:`cadmus.model.gpt.GPT`."""
-    biases, layer_norm = _mixing(sizes)[1] + sizes.width + sizes.mlp, 2 * sizes.width
+    biases, layer_norm = 5 * sizes.width + sizes.mlp, 2 * sizes.width
     block = block_matrices(sizes) + biases + 2 * layer_norm
     return embedding_count(sizes) + sizes.layers * block + layer_norm
 
@@ -18,8 +18,8 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
 
     M counts the parameters of the matrices, once for each loop: depth · (4 · width² + 2 · width · mlp) in the
     blocks, and vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four
-    backward.  In each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum; what
-    a mixer does beyond its matrices counts likewise.  Norms, softmax, padding and optimizer are not counted.
+    backward.  In each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum.
+    Norms, softmax, padding and optimizer are not counted.
     ``pairs`` are as in :func:`causal_pairs`, ``state_classes`` the outputs for state supervision.
     """
     outputs = isa.VOCABULARY_SIZE + state_classes
@@ -39,16 +39,7 @@ def full_pairs(prompts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 
 def block_matrices(sizes: Model) -> int:
     """Return the parameters in the matrices of a block: query, key, value, output and two of the MLP."""
-    return _mixing(sizes)[0] + 2 * sizes.width * sizes.mlp
-
-
-def _mixing(sizes: Model) -> tuple[int, int]:
-    """Return the parameters of what mixes tokens, in matrices and in all else."""
-    if sizes.mixer == ATTENTION:
-        return 4 * sizes.width**2, 4 * sizes.width
-    from cadmus.model.mixer import counts  # it imports torch
-
-    return counts(sizes.mixer, sizes.width, sizes.heads)
+    return 4 * sizes.width**2 + 2 * sizes.width * sizes.mlp
 
 
 def embedding_count(sizes: Model) -> int:

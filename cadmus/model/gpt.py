@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
-from cadmus.errors import InputError
-from cadmus.model.mixer import Mixer, build, known
 
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
@@ -75,22 +73,17 @@ class Cache:
 
 
 class GPT(nn.Module):
-    """The model; its parameters have the names of GPT-NeoX in ``transformers``.
-
-    ``mixer`` is what ``sizes.mixer`` names; by default, one of :data:`cadmus.model.mixer.MIXERS`.
-    """
+    """The model; its parameters have the names of GPT-NeoX in ``transformers``."""
 
     attend: Attend | None = None
     """Implementation of attention; None is that of the device."""
 
-    def __init__(self, sizes: config.Model, mixer: Mixer | None = None) -> None:
+    def __init__(self, sizes: config.Model) -> None:
         super().__init__()
         self.sizes = sizes
         vocabulary = isa.VOCABULARY_SIZE + (sizes.attention == "full")
         self.embed_in = nn.Embedding(vocabulary, sizes.width)
-        if sizes.mixer != config.ATTENTION:
-            mixer = mixer or known(sizes.mixer)
-        blocks = [Block(sizes, mixer) for _ in range(sizes.layers)]  # typed, unlike a ModuleList
+        blocks = [Block(sizes) for _ in range(sizes.layers)]  # typed, unlike a ModuleList
         self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, vocabulary, bias=False)
@@ -99,8 +92,7 @@ class GPT(nn.Module):
         self.apply(initialize)
         # Blocks add to the residual stream twice; scaled so, its initial variance is independent of depth.
         for block in blocks:
-            own = [block.attention.dense] if isinstance(block.attention, Attention) else []
-            for projection in (*own, block.mlp.dense_4h_to_h):
+            for projection in (block.attention.dense, block.mlp.dense_4h_to_h):
                 nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.depth))
 
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
@@ -190,10 +182,10 @@ class Context(NamedTuple):
 
 
 class Block(nn.Module):
-    def __init__(self, sizes: config.Model, mixer: Mixer | None) -> None:
+    def __init__(self, sizes: config.Model) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.attention = Mixed(sizes, mixer) if mixer else Attention(sizes)
+        self.attention = Attention(sizes)
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
@@ -228,31 +220,6 @@ class Attention(nn.Module):
         rotated = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]
         q_RHLK, k_RHLK = rotated.permute(3, 0, 2, 1, 4)
         return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
-
-
-class Mixed(nn.Module):
-    """A mixer of one's own in the place of attention; it gets no positions."""
-
-    def __init__(self, sizes: config.Model, mixer: Mixer) -> None:
-        super().__init__()
-        self.name, self.heads = sizes.mixer, sizes.heads
-        self.mixer = build(sizes.mixer, mixer, sizes.width, sizes.heads)
-
-    def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
-        positions_RL, _, _, bias_R1LS, cache = context
-        if cache is None:
-            return self.mixer(x_RLD, bias_R1LS[:, 0] == 0)
-        # The cache holds what the mixer has read, and all of it is mixed again.
-        x_RHLK = x_RLD.view(*x_RLD.shape[:2], self.heads, -1).transpose(1, 2)
-        x_RHSK, _ = cache.extend(positions_RL, x_RHLK, x_RHLK, bias_R1LS.shape[-1])
-        x_RSD = x_RHSK.transpose(1, 2).flatten(2)
-        rows, length, _ = x_RSD.shape
-        visible_SS = torch.ones(length, length, dtype=torch.bool, device=x_RSD.device).tril()
-        mixed_RSD = self.mixer(x_RSD, visible_SS.expand(rows, -1, -1))
-        return mixed_RSD[torch.arange(rows, device=x_RSD.device)[:, None], positions_RL]
-
-    def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
-        raise InputError(f"model.mixer: {self.name}: has no attention weights")
 
 
 class MLP(nn.Module):
@@ -335,15 +302,14 @@ class _Rotate(torch.autograd.Function):
 
 
 def attend_to_previous(model: GPT, heads: int) -> None:
-    """Let heads of the first block start as previous-token heads, if it has attention.
+    """Let heads of the first block start as previous-token heads.
 
     The first one attends to the previous token, the second one to the token before it, and so on.
     The biases of queries and keys do it alone. With frequencies f, the score of the token at a distance d is
     the sum of a² cos((d - i) f) / sqrt(K), which is largest at the distance i of the head.
     """
     attention = model.get_submodule("layers.0.attention")
-    if not isinstance(attention, Attention):
-        return
+    assert isinstance(attention, Attention)
     bias_H3K = attention.query_key_value.bias.data.view(attention.heads, 3, -1)
     head_width = bias_H3K.shape[-1]
     frequencies = ROTARY_BASE ** -(torch.arange(0, head_width, 2) / head_width)

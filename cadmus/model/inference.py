@@ -22,7 +22,6 @@ from cadmus.errors import InputError
 from cadmus.model import diffusion, named_or_default
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
-from cadmus.model.mixer import Mixer
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
 
@@ -96,14 +95,10 @@ class Cadmus:
         directory: Path | str | None = None,
         device: torch.device | str = "cpu",
         batch_size: int | None = None,
-        mixer: Mixer | None = None,
     ) -> "Cadmus":
-        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model.
-
-        An export runs no code. One whose config names a mixer of your own needs the class: ``mixer``.
-        """
+        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
         path = named_or_default(None if directory is None else Path(directory))
-        return cls(load_export(path, device, mixer), batch_size, read_metadata(path).longest_program)
+        return cls(load_export(path, device), batch_size, read_metadata(path).longest_program)
 
     def repeat(self, loops: int) -> None:
         """Apply the blocks so many times from now on, with the same weights."""

@@ -17,7 +17,6 @@ from torch import distributed
 
 from cadmus import config
 from cadmus.errors import InputError, Interrupted, RankLocalError
-from cadmus.model import mixer
 from cadmus.model.export import load_export, read_init, save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, attend_to_previous
@@ -109,8 +108,6 @@ class Training:
         loader = Loader(data.share(read), seed, run, place)
 
         # The model. Nothing may draw random numbers between the seed and the weights.
-        if run.model.mixer != config.ATTENTION:
-            mixer.check(run.model.mixer, run.model.width, run.model.heads)
         torch.manual_seed(seed % 2**64)
         model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
         attend_to_previous(model, run.train.previous_token_heads)

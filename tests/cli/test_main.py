@@ -1,6 +1,5 @@
 """The command line as a whole: help, errors, colors."""
 
-import importlib
 import inspect
 import json
 import os
@@ -19,11 +18,9 @@ from cadmus import isa
 from cadmus.cli.main import COMMANDS as ENTRIES
 from cadmus.cli.main import SECTIONS, cadmus, main
 from cadmus.cli.options import MODEL
-from cadmus.config import Model, load_config
+from cadmus.config import load_config
 from cadmus.distribution import NAME, VERSION
 from cadmus.model import DEFAULT_MODEL
-from cadmus.model.export import save_export
-from cadmus.model.gpt import GPT
 from tests.checkout import ROOT
 from tests.commands import invoke, python
 from tests.config.quick import QUICK
@@ -231,58 +228,3 @@ def test_config_show_is_the_config_with_its_defaults() -> None:
     shown = json.loads(invoke("config", "show", "quick", "--json").stdout)
     assert shown == load_config(QUICK).model_dump()
     assert yaml.safe_load(invoke("config", "show", QUICK).stdout) == shown
-
-
-def test_commands_that_load_a_model_take_the_class_of_its_mixer() -> None:
-    # The page of explore runs attention alone, and a card needs no weights.
-    loading = {
-        path
-        for path, command in COMMANDS.items()
-        if any({"--model", "--snapshots"} & {*param.opts} for param in command.params)
-    }
-    loading -= {
-        "cadmus explore",
-        "cadmus train",
-        *(path for path in loading if path.startswith("cadmus llm")),
-    }
-    taking = {path for path, of in COMMANDS.items() if any("--mixer" in param.opts for param in of.params)}
-    assert taking == loading > {"cadmus complete", "cadmus serve", "cadmus evaluate curve"}
-
-
-MIXER = """
-import torch
-
-
-class Mixer(torch.nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.dense = torch.nn.Linear(width, width)
-        open("imported", "w").close()
-
-    def forward(self, states, visible):
-        return self.dense(states)
-"""
-
-
-def test_the_code_of_a_mixer_runs_only_if_it_is_named(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "theirs.py").write_text(MIXER)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "imported").unlink(missing_ok=True)
-    sizes = Model(layers=1, width=8, heads=2, mlp=8, mixer="theirs:Mixer")
-    save_export(GPT(sizes, importlib.import_module("theirs").Mixer), "model", {})
-    (tmp_path / "imported").unlink()
-    command = ["-m", "cadmus", "complete", "34+", "--model", "model", "--json"]
-    refused, completed = (
-        python(*command, *more, cwd=tmp_path, PYTHONPATH=str(ROOT))
-        for more in ([], ["--mixer", "theirs:Mixer"])
-    )
-    assert refused.returncode == 2
-    (line,) = refused.stderr.splitlines()
-    assert line.startswith(
-        "cadmus: error: model: model.mixer: theirs:Mixer: is not of Cadmus, so its code does"
-    )
-    assert completed.returncode == 0, completed.stderr
-    assert completed.stderr == "cadmus: warning: --mixer theirs:Mixer: runs the code of this module\n"
-    assert json.loads(completed.stdout)["prefix"] == "34+"
-    assert (tmp_path / "imported").exists()

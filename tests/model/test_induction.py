@@ -93,7 +93,7 @@ def test_votes_do_not_count_what_did_not_end():
 
 
 def invoke(monkeypatch, *arguments, **options):
-    monkeypatch.setattr(inference.Cadmus, "load", lambda *_, mixer: MODEL)
+    monkeypatch.setattr(inference.Cadmus, "load", lambda *_: MODEL)
     return CliRunner().invoke(cadmus, ["induce", *arguments], **options)
 
 

@@ -14,7 +14,7 @@ from snakemake.exceptions import WorkflowError
 
 import cadmus
 from cadmus import experiments
-from cadmus.config import ATTENTION, OWN_MIXERS, TEMPLATES, parse_config, read_changes, read_model, read_yaml
+from cadmus.config import TEMPLATES, parse_config, read_changes, read_model, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
@@ -143,9 +143,6 @@ def experiment_options(wildcards, input):
     experiment = EXPERIMENTS[wildcards.experiment]
     subject = input.snapshots if experiment.snapshots else os.path.dirname(input.model[0])
     options = f"--{'snapshots' if experiment.snapshots else 'model'} {subject}"
-    mixer = RUNS[wildcards.run].config.model.mixer
-    if mixer not in (ATTENTION, *OWN_MIXERS):
-        options += f" --mixer {mixer}"
     return options + (f" --dataset {os.path.dirname(input.manifest)}" if experiment.dataset else "")
 
 
