@@ -29,7 +29,8 @@ NOTHING = -1
 IMPOSSIBLE = -1e9
 """Logit of a completion that would be too long."""
 Choose = Callable[[Tensor, np.ndarray], np.ndarray]
-"""As in :mod:`cadmus.model.inference`, whose models all functions here take."""
+"""Maps logits, shape (n, V), and the indices of their prompts, int64 of shape (n,), to the next token ids,
+int64 of shape (n,)."""
 Fill = Callable[[Tensor, np.ndarray, np.ndarray], np.ndarray]
 """Maps logits (n, V), their rows and their places on the canvas, both int64 of shape (n,), to tokens, also
 int64 of shape (n,)."""

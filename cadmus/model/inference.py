@@ -38,9 +38,7 @@ COMPACT_BELOW = 0.5  # of rows unfinished: compacting halves a batch, so all cop
 FEW = 16  # programs that are not divided among threads
 Item = TypeVar("Item")
 Batch = Programs | Iterable[str]
-Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
-"""Maps next-token logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next
-token ids, int64 of shape (n,)."""
+Choose = diffusion.Choose
 Layers = Iterator[tuple[slice, np.ndarray]]
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Tokens, positions and visible tokens, as :meth:`cadmus.model.gpt.GPT.residual_stream` takes them."""
