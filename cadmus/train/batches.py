@@ -1,7 +1,6 @@
 """The batch of a step: which programs it has, packed into rows of one length.
 
-The programs of a step are a function of the seed and the step alone, so a resumed training sees the same
-ones: endless epochs, each a permutation of the training set, are cut into batches.
+The order of the programs is in :mod:`cadmus.train.order`.
 
 Rows hold several programs each, longest first into the fullest row with room, which leaves next to no
 padding. Attention stays within a program.
@@ -10,7 +9,6 @@ Labels take longer to prepare than a GPU takes for a step of a small model. So o
 :class:`Prefetcher` prepare the next batches, while this process only launches kernels.
 """
 
-import functools
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,29 +24,13 @@ from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs, full_pairs
 from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
-from cadmus.tools import epoch_seed, generator
+from cadmus.tools import generator
 from cadmus.train.interchange_training import Exchange, choose
 from cadmus.train.label_only import label_only
 from cadmus.train.labels import NO_TARGET, state_labels
 from cadmus.train.masking import Noise, draw_noise, noised
+from cadmus.train.order import programs_of
 from cadmus.train.ranks import ALONE, Place
-
-
-def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
-    """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
-    epochs, within = np.divmod(step * batch_size + np.arange(batch_size), programs)
-    indices = np.empty(batch_size, np.int64)
-    for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
-        indices[epochs == epoch] = _permutation(epoch, seed, programs)[within[epochs == epoch]]
-    return indices
-
-
-# Steps come nearly in order: those that are prepared at the same time are of two epochs at most.
-@functools.lru_cache(maxsize=2)
-def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
-    permutation = np.arange(programs, dtype=np.int32 if programs <= 2**31 else np.int64)
-    np.random.default_rng(epoch_seed(seed, epoch)).shuffle(permutation)
-    return permutation
 
 
 @dataclass(frozen=True)
