@@ -29,7 +29,7 @@ from cadmus.train.interchange_training import Exchange, choose
 from cadmus.train.label_only import label_only
 from cadmus.train.labels import NO_TARGET, state_labels
 from cadmus.train.masking import Noise, draw_noise, noised
-from cadmus.train.order import programs_of
+from cadmus.train.order import Curriculum, Rates
 from cadmus.train.ranks import ALONE, Place
 
 
@@ -56,6 +56,8 @@ class PackedBatch:
     """States to exchange, of all rows in a row."""
     weights: Tensor | None = None
     """float32, shape (R, L), for masked diffusion, of each target."""
+    templates: Tensor | None = None
+    """int64, shape (n,), for the order ``solving``, of the program in each segment."""
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
@@ -89,6 +91,8 @@ class Supervision(NamedTuple):
     """In instructions."""
     noise: Noise | None = None
     """Of masked diffusion, instead of the next token."""
+    templates: np.ndarray | None = None
+    """int64, shape (n,), of each program."""
 
 
 NEXT_TOKEN_ALONE = Supervision()
@@ -115,11 +119,19 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """Prepares the batches of one rank, on the CPU; the order of the programs depends on ``seed``."""
+    """Prepares the batches of one rank, on the CPU; the order depends on ``seed`` and ``rates``."""
 
-    def __init__(self, training_set: Samples, seed: int, run: config.Config, place: Place = ALONE) -> None:
+    def __init__(
+        self,
+        training_set: Samples,
+        seed: int,
+        run: config.Config,
+        place: Place = ALONE,
+        rates: Rates | None = None,
+    ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
+        self._curriculum = Curriculum(training_set, seed, run, rates or Rates())
         self._masks = run.model.attention == "full"
         self._row_length = run.row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
@@ -132,7 +144,8 @@ class Loader:
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
         train, label_only_count = self._train, self._label_only
-        batch = programs_of(step, self._seed, len(self._programs), train.batch_size - label_only_count)
+        batch = self._curriculum.draw(step, train.batch_size - label_only_count)
+        templates = self._curriculum.templates(batch) if train.order == "solving" else None
         programs = self._programs.take(batch)
         # uint8 on the disk; differences of them would wrap around.
         prompt_lengths = self._prompt_lengths[batch].astype(np.int64)
@@ -161,7 +174,11 @@ class Loader:
                 self._pack(
                     programs.take(rows),
                     prompt_lengths[rows],
-                    Supervision(learned=rows < len(batch), noise=noise and noise.take(rows)),
+                    Supervision(
+                        learned=rows < len(batch),
+                        noise=noise and noise.take(rows),
+                        templates=None if templates is None else templates[rows],
+                    ),
                     (step, number),
                 )
                 for number, rows in mine
@@ -290,7 +307,7 @@ def pack_batch(
 
     ``prompt_lengths`` are integers of shape (n,).
     """
-    labels, numbers, learned, exchange, noise = supervision
+    labels, numbers, learned, exchange, noise, templates = supervision
     lengths = programs.lengths
     rows, columns, row_count = pack(lengths, row_length)
     # Of each token: the program, its position in it, and its place in the rows.
@@ -329,6 +346,7 @@ def pack_batch(
         numbers=None if numbers is None else arrange(np.nan, numbers),
         exchange=exchange,
         weights=None if weights is None else arrange(0, weights),
+        templates=None if templates is None else torch.from_numpy(templates),
     )
 
 
