@@ -230,8 +230,8 @@ def test_the_links_and_pictures_of_a_page_exist(name):
 def test_what_does_not_exist_is_found():
     assert list(unknown_in_cadmus(["evaluate", "girds", "--model", "laptop"])) == ["girds"]
     assert list(unknown_in_cadmus(["complete", "1", "--modle=laptop"])) == ["--modle"]
-    assert list(unknown_to_make(["run", "CONFIG=config/studies/order.yaml", "COFNIG=a", "tset"])) == [
-        "config/studies/order.yaml",
+    assert list(unknown_to_make(["run", "CONFIG=config/studies/none.yaml", "COFNIG=a", "tset"])) == [
+        "config/studies/none.yaml",
         "COFNIG",
         "tset",
     ]

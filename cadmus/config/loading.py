@@ -80,6 +80,8 @@ class Config(Section):
         return self
 
     def _check_diffusion(self) -> None:
+        if self.train.order == "solving":
+            raise ValueError("train.order: solving needs model.attention causal")
         for name in ("reinforcement", "interchange_training", "label_only"):
             if fraction := getattr(self.train, name).fraction:
                 raise ValueError(f"train.{name}.fraction: needs model.attention causal, got {fraction}")

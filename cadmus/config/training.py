@@ -231,6 +231,12 @@ class Train(Section):
     """programs per forward pass on one rank; all programs of the rank when null"""
     row_length: Annotated[Positive, Field(le=65_536)] | None = None
     """tokens per packed row; when null, the longest program, rounded up to a multiple of 8"""
+    order: Literal["mixture", "staged", "random", "level", "solving"] = "mixture"
+    """order of the programs: `mixture` draws from all; in the first half of the steps `staged` adds template
+    after template, `random` does so in a random order, and `level` adds harder programs of each; `solving`
+    draws most from templates of which the model solves half"""
+    order_seed: Count = 0
+    """seed of the order `random`"""
     optimizer: Literal["adam", "muon"] = "muon"
     """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""
     learning_rate: Rate = 2e-3
@@ -301,12 +307,19 @@ class Train(Section):
         if not self.divides(ranks):
             rule = f"must divide the {self.batch_size // ranks} programs of a rank"
             raise ValueError(f"micro_batch_size: {rule}, got {self.micro_batch_size}")
+        self._check_order()
         self._check_labels()
         if self.optimizer == "muon":
             self._check_muon()
         else:
             self._check_adam()
         return self
+
+    def _check_order(self) -> None:
+        if self.order_seed and self.order != "random":
+            raise ValueError(f"order_seed: needs order random, got {self.order}")
+        if self.order == "solving" and self.label_only.fraction:
+            raise ValueError("order: solving needs label_only.fraction 0; such programs have no template")
 
     def _check_muon(self) -> None:
         if self.matrix_learning_rate is None:
@@ -345,6 +358,7 @@ class Train(Section):
         weights = {
             "next_token": model.attention == "causal",
             "masked_diffusion": model.attention == "full",
+            "solving": self.order == "solving",
             "state_supervision": self.state_weight,
             "reinforcement": len(self.reinforcement_steps),
         }

@@ -1,7 +1,6 @@
 """The batch of a step: which programs it has, packed into rows of one length.
 
-The programs of a step are a function of the seed and the step alone, so a resumed training sees the same
-ones: endless epochs, each a permutation of the training set, are cut into batches.
+The order of the programs is in :mod:`cadmus.train.order`.
 
 Rows hold several programs each, longest first into the fullest row with room, which leaves next to no
 padding. Attention stays within a program.
@@ -10,7 +9,6 @@ Labels take longer to prepare than a GPU takes for a step of a small model. So o
 :class:`Prefetcher` prepare the next batches, while this process only launches kernels.
 """
 
-import functools
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,29 +24,13 @@ from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs, full_pairs
 from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
-from cadmus.tools import epoch_seed, generator
+from cadmus.tools import generator
 from cadmus.train.interchange_training import Exchange, choose
 from cadmus.train.label_only import label_only
 from cadmus.train.labels import NO_TARGET, state_labels
 from cadmus.train.masking import Noise, draw_noise, noised
+from cadmus.train.order import Curriculum, Rates
 from cadmus.train.ranks import ALONE, Place
-
-
-def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
-    """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
-    epochs, within = np.divmod(step * batch_size + np.arange(batch_size), programs)
-    indices = np.empty(batch_size, np.int64)
-    for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
-        indices[epochs == epoch] = _permutation(epoch, seed, programs)[within[epochs == epoch]]
-    return indices
-
-
-# Steps come nearly in order: those that are prepared at the same time are of two epochs at most.
-@functools.lru_cache(maxsize=2)
-def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
-    permutation = np.arange(programs, dtype=np.int32 if programs <= 2**31 else np.int64)
-    np.random.default_rng(epoch_seed(seed, epoch)).shuffle(permutation)
-    return permutation
 
 
 @dataclass(frozen=True)
@@ -74,6 +56,8 @@ class PackedBatch:
     """States to exchange, of all rows in a row."""
     weights: Tensor | None = None
     """float32, shape (R, L), for masked diffusion, of each target."""
+    templates: Tensor | None = None
+    """int64, shape (n,), for the order ``solving``, of the program in each segment."""
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
@@ -107,6 +91,8 @@ class Supervision(NamedTuple):
     """In instructions."""
     noise: Noise | None = None
     """Of masked diffusion, instead of the next token."""
+    templates: np.ndarray | None = None
+    """int64, shape (n,), of each program."""
 
 
 NEXT_TOKEN_ALONE = Supervision()
@@ -133,11 +119,19 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """Prepares the batches of one rank, on the CPU; the order of the programs depends on ``seed``."""
+    """Prepares the batches of one rank, on the CPU; the order depends on ``seed`` and ``rates``."""
 
-    def __init__(self, training_set: Samples, seed: int, run: config.Config, place: Place = ALONE) -> None:
+    def __init__(
+        self,
+        training_set: Samples,
+        seed: int,
+        run: config.Config,
+        place: Place = ALONE,
+        rates: Rates | None = None,
+    ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
+        self._curriculum = Curriculum(training_set, seed, run, rates or Rates())
         self._masks = run.model.attention == "full"
         self._row_length = run.row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
@@ -150,7 +144,8 @@ class Loader:
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
         train, label_only_count = self._train, self._label_only
-        batch = programs_of(step, self._seed, len(self._programs), train.batch_size - label_only_count)
+        batch = self._curriculum.draw(step, train.batch_size - label_only_count)
+        templates = self._curriculum.templates(batch) if train.order == "solving" else None
         programs = self._programs.take(batch)
         # uint8 on the disk; differences of them would wrap around.
         prompt_lengths = self._prompt_lengths[batch].astype(np.int64)
@@ -179,7 +174,11 @@ class Loader:
                 self._pack(
                     programs.take(rows),
                     prompt_lengths[rows],
-                    Supervision(learned=rows < len(batch), noise=noise and noise.take(rows)),
+                    Supervision(
+                        learned=rows < len(batch),
+                        noise=noise and noise.take(rows),
+                        templates=None if templates is None else templates[rows],
+                    ),
                     (step, number),
                 )
                 for number, rows in mine
@@ -308,7 +307,7 @@ def pack_batch(
 
     ``prompt_lengths`` are integers of shape (n,).
     """
-    labels, numbers, learned, exchange, noise = supervision
+    labels, numbers, learned, exchange, noise, templates = supervision
     lengths = programs.lengths
     rows, columns, row_count = pack(lengths, row_length)
     # Of each token: the program, its position in it, and its place in the rows.
@@ -347,6 +346,7 @@ def pack_batch(
         numbers=None if numbers is None else arrange(np.nan, numbers),
         exchange=exchange,
         weights=None if weights is None else arrange(0, weights),
+        templates=None if templates is None else torch.from_numpy(templates),
     )
 
 

@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from filelock import FileLock, Timeout
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cadmus import config, store
-from cadmus.config.fields import Count, Positive
+from cadmus.config.fields import Count, Fraction, Positive
 from cadmus.errors import InputError, RankLocalError, reading
 from cadmus.model.export import weights_digest
 from cadmus.records import Record, Sealed
@@ -27,6 +27,7 @@ from cadmus.train import paths
 from cadmus.train.engine import Read, count_adam_steps, gather
 from cadmus.train.metrics import Progress
 from cadmus.train.muon import ROW_SQUARES
+from cadmus.train.order import START
 from cadmus.train.ranks import on_first_rank
 
 VISIBLE_SECONDS = 120
@@ -133,6 +134,7 @@ class Values(Record):
     """The content of a checkpoint besides the training state."""
 
     progress: Progress
+    rates: Annotated[list[Fraction], Field(min_length=len(START), max_length=len(START))] = START
 
 
 class Metadata(Sealed):

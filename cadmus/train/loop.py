@@ -32,6 +32,7 @@ from cadmus.train.metrics import START, Display, MetricsFile, advance
 from cadmus.train.objectives import build
 from cadmus.train.objectives.objective import Setting, forward
 from cadmus.train.objectives.state_supervision import SupervisedGPT
+from cadmus.train.order import Rates
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import Place, deferred_signals, on_first_rank
 
@@ -100,12 +101,12 @@ class Training:
         self.config, self.data_digest, self.paths, self.log = run, data_digest, paths, log
         self.place, self.device = place, place.device
         self.description = checkpoint.describe(run, data_digest)
-        self.step, self.progress = 0, START
+        self.step, self.progress, self.rates = 0, START, Rates()
         self.init = read_init(run)
 
         # The batches. One seed decides the order of the programs, the first weights and what is sampled.
         seed = seed_of(run.seed, "train", run.train.seed)
-        loader = Loader(data.share(read), seed, run, place)
+        loader = Loader(data.share(read), seed, run, place, self.rates)
 
         # The model. Nothing may draw random numbers between the seed and the weights.
         torch.manual_seed(seed % 2**64)
@@ -131,13 +132,16 @@ class Training:
                 self.engine = engine.initialize(model, run.train, place.device)
                 engine.restore(self.engine, tensors, saved.adam_steps, run.row_length)
             self.step, self.progress = saved.step, saved.values["progress"]
+            self.rates.history, self.rates.step = saved.values["rates"], saved.step
             log(f"resuming after step {self.step} from {saved.path}")
 
         # The terms of the loss, each with its sums and metrics.
         self.objectives = build(Setting(run, place, self.engine, read, seed, log))
 
-        # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
-        workers = min(WORKERS, cores()) if runs_ahead(place.device) else 0
+        # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step. The
+        # rates of solving are known to this process alone.
+        with_workers = runs_ahead(place.device) and run.train.order != "solving"
+        workers = min(WORKERS, cores()) if with_workers else 0
         self.batches = Prefetcher(loader.load, range(self.step, run.train.steps), workers, place.device)
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and place.rank == 0:
@@ -228,6 +232,8 @@ class Training:
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         self.progress = advance(self.progress, {**metrics, "seconds": seconds})
+        if self.config.train.order == "solving":
+            self.rates.advance(metrics["rates"])
         metrics |= {
             "tokens_per_second": batch.tokens / seconds,
             "validation_loss": None,
@@ -289,7 +295,8 @@ class Training:
         if self.place.rank == 0:
             self.metrics.flush()
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
-        checkpoint.save(self.engine, place, self.step, self.description, {"progress": self.progress}, keep)
+        values = {"progress": self.progress, "rates": self.rates.history}
+        checkpoint.save(self.engine, place, self.step, self.description, values, keep)
 
     def _export(self, directory: Path, validation: "Validation | None" = None) -> dict[str, Any]:
         """Export the model; return what ``validation``, which the first rank has, measures."""

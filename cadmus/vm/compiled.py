@@ -42,6 +42,13 @@ def ignore(programs: Programs, cuts: np.ndarray) -> np.ndarray:
     return ignored
 
 
+def count_executed(programs: Programs) -> np.ndarray:
+    """Return how many instructions each program executes, with those inside calls: int64, shape (n,)."""
+    executed = np.empty(len(programs), np.int64)
+    kernel.count_executed(*_checked(programs), executed)
+    return executed
+
+
 def leave_nan(programs: Programs) -> np.ndarray:
     """Tell which programs leave a NAN: bool, shape (n,)."""
     bounds = offsets_of(execute(programs).count)

@@ -47,12 +47,23 @@ def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: 
     true, count = outcome.true, outcome.count
     for i in range(len(offsets) - 1):
         _read(data, offsets[i], offsets[i + 1], code, bodies)
-        top = _run(stack, code, bodies, frames, _BASE)
+        top, _ = _run(stack, code, bodies, frames, _BASE)
         true[i] = all_true(stack, _BASE, top)
         count[i] = top - _BASE
         wanted = min(rows[i + 1] - rows[i], top - _BASE)
         for k in range(wanted):
             store(stack, top - wanted + k, outcome, rows[i] + k)
+
+
+@jit
+def count_executed(data: np.ndarray, offsets: np.ndarray, executed: np.ndarray) -> None:
+    """Count the instructions that each of n programs executes: int64, shape (n,)."""
+    stack, code, bodies, frames = _memory(offsets)
+    for i in range(len(offsets) - 1):
+        _read(data, offsets[i], offsets[i + 1], code, bodies)
+        _, in_calls = _run(stack, code, bodies, frames, _BASE)
+        # The top level always finishes.
+        executed[i] = bodies[TOP_LEVEL, 1] + in_calls
 
 
 @jit
@@ -71,10 +82,10 @@ def find_ignored(data: np.ndarray, offsets: np.ndarray, cuts: np.ndarray, ignore
         _read(data, offsets[i], offsets[i + 1], code, bodies)
         stop = bodies[TOP_LEVEL, 1]
         bodies[TOP_LEVEL, 1] = cut
-        top = _run(stack, code, bodies, frames, _BASE)
+        top, _ = _run(stack, code, bodies, frames, _BASE)
         at_cut[_BASE:top] = stack[_BASE:top]
         bodies[TOP_LEVEL, 0], bodies[TOP_LEVEL, 1] = cut, stop
-        end = _run(stack, code, bodies, frames, top)
+        end, _ = _run(stack, code, bodies, frames, top)
         outputs[_BASE:end] = stack[_BASE:end]
         ignored[i] = False
         for slot in range(_BASE, top):
@@ -171,8 +182,13 @@ def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.
 
 
 @jit
-def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.ndarray, top: int) -> int:
-    """Execute the program that was read on the values below ``top``; return the slot above its outputs."""
+def _run(
+    stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.ndarray, top: int
+) -> tuple[int, int]:
+    """Execute the program that was read on the values below ``top``.
+
+    Returns the slot above its outputs, and how many instructions were executed inside calls.
+    """
     base = _BASE
     depth = executed_in_calls = 0
     position, stop = bodies[TOP_LEVEL]
@@ -190,7 +206,7 @@ def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.nda
             calls.begin(frame, caller_body, opcode, stack, top - INPUTS[opcode])
             frame.return_position, frame.return_stop, frame.return_base = position + 1, stop, base
         elif depth == 0:
-            return top
+            return top, executed_in_calls
         else:
             depth -= 1
             if position < stop or top == base:

@@ -131,6 +131,12 @@ from tests.config.quick import QUICK, VALUES, changed
             {"start": 0.5, "stop": 0.5},
             "interchange_training.start: must be below stop 0.5, got 0.5",
         ),
+        ("train.order_seed", 3, "needs order random, got mixture"),
+        (
+            "train",
+            {"steps": 2, "state_weight": 1, "order": "solving", "label_only": {"fraction": 0.1}},
+            "order: solving needs label_only.fraction 0; such programs have no template",
+        ),
         ("model.activation", "relu", "must be 'gelu' or 'relu2', got 'relu'"),
         ("evaluate.grid", {"low": 1, "high": 0}, "low 1 is above high 0"),
         ("name", "../up", "must match pattern '^[A-Za-z0-9][A-Za-z0-9_-]*$', got '../up'"),

@@ -1,4 +1,4 @@
-"""Batches: the order of the programs, counts over all ranks, packing into rows."""
+"""Batches: counts over all ranks, packing into rows."""
 
 import os
 import signal
@@ -12,25 +12,11 @@ from hypothesis import strategies as st
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
-from cadmus.train.batches import Loader, Prefetcher, Supervision, deal, pack, pack_batch, programs_of
+from cadmus.train.batches import Loader, Prefetcher, Supervision, deal, pack, pack_batch
 from cadmus.train.labels import NO_TARGET
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
 from tests.train.runs import run_config
-
-
-def test_each_epoch_is_another_permutation():
-    sequence = np.concatenate([programs_of(step, seed=1, programs=10, batch_size=4) for step in range(10)])
-    epochs = sequence.reshape(4, 10)
-    assert (np.sort(epochs, axis=1) == np.arange(10)).all()
-    assert len({tuple(epoch) for epoch in epochs}) == 4
-
-
-def test_a_batch_depends_only_on_seed_and_step():
-    onward = [programs_of(step, 1, 10, 25) for step in range(5)]
-    back = [programs_of(step, 1, 10, 25) for step in reversed(range(5))]
-    assert all(map(np.array_equal, onward, reversed(back)))
-    assert not np.array_equal(programs_of(0, 2, 10, 25), onward[0])
 
 
 def small(**train) -> config.Config:

@@ -60,7 +60,7 @@ def test_a_run_ahead_of_its_device_has_the_same_losses(tmp_path):
     values = run_config(checkpoint_every=4, snapshots=2, state_weight=1.0)
     assert train(tmp_path / "behind", values) == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_ahead)
+        patch.setattr(worker, "train", train_ahead)
         assert train(tmp_path / "ahead", values) == 0
     assert losses(tmp_path / "ahead") == losses(tmp_path / "behind")
     assert_same_model(tmp_path / "ahead", tmp_path / "behind")
@@ -72,7 +72,7 @@ def test_a_run_ahead_of_its_device_has_the_same_losses(tmp_path):
     assert (tmp_path / "ahead/order").read_text() == order
 
 
-def _train_ahead(directory: Path, data_digest: str) -> None:
+def train_ahead(directory: Path, data_digest: str) -> None:
     from cadmus.train import loop
 
     order = []

@@ -73,6 +73,15 @@ def test_the_sampled_programs_reach_every_part_of_the_vm(sampled: dict[str, refe
         assert CountingVM.executed[reached] >= 200, reached
 
 
+def test_the_vms_execute_as_many_instructions(sampled: dict[str, reference.Result]) -> None:
+    executed = []
+    for program in sampled:
+        vm = reference._VM(program)
+        vm.execute(vm.top, [])
+        executed.append(len(vm.top) + vm.executed_in_calls)
+    assert compiled.count_executed(Programs.from_strings(sampled)).tolist() == executed
+
+
 pieces = st.one_of(
     st.text(fuzz.ALL, max_size=20),
     st.text("0123456789uIbEfghFGmwl", max_size=20),

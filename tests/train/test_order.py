@@ -1,0 +1,196 @@
+"""The order of the training programs: epochs, stages, levels, and by the rates of solving."""
+
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from cadmus import config
+from cadmus.config import TEMPLATES
+from cadmus.errors import InputError
+from cadmus.isa import VOCABULARY_SIZE
+from cadmus.programs import Programs, Samples
+from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, complete_algorithm
+from cadmus.templates.draw import Draw
+from cadmus.train import order
+from cadmus.train.batches import Batch, Supervision, pack_batch
+from cadmus.train.objectives.objective import Outputs, Setting
+from cadmus.train.objectives.solving import Solving
+from cadmus.train.order import LEVELS, SMALLEST, Curriculum, Rates, levels_of, programs_of
+from cadmus.train.ranks import ALONE
+from tests.model.models import random_programs
+from tests.train import worker
+from tests.train.runs import assert_same_model, go_back, losses, metrics, run_config, train, train_ranks
+from tests.train.test_loop import train_ahead
+
+COUNTS = {"equality": 40, "random": 60, "complete_algorithm": 200}
+"""Training programs, 300 as the worker has."""
+PLACES = [TEMPLATES.index(name) for name in COUNTS]
+
+
+def values_of(name: str, **fields) -> dict:
+    values = run_config(order=name, **fields)
+    templates = {template: {"train": count} for template, count in COUNTS.items()}
+    return config.merged(values, {"dataset": {"templates": {"random": {"train": 0}, **templates}}})
+
+
+def curriculum(name: str, rates: Rates | None = None, **fields) -> Curriculum:
+    programs = random_programs(300, 4, 30, seed=3)
+    run = config.parse_config(values_of(name, **fields), "test")
+    return Curriculum(Samples(programs, programs.lengths), 5, run, rates or Rates())
+
+
+def counts_of(**counts) -> np.ndarray:
+    return np.array([counts.get(name, 0) for name in TEMPLATES])
+
+
+def test_each_epoch_is_another_permutation():
+    sequence = np.concatenate([programs_of(step, seed=1, programs=10, batch_size=4) for step in range(10)])
+    epochs = sequence.reshape(4, 10)
+    assert (np.sort(epochs, axis=1) == np.arange(10)).all()
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_a_batch_depends_only_on_seed_and_step():
+    onward = [programs_of(step, 1, 10, 25) for step in range(5)]
+    back = [programs_of(step, 1, 10, 25) for step in reversed(range(5))]
+    assert all(map(np.array_equal, onward, reversed(back)))
+    assert not np.array_equal(programs_of(0, 2, 10, 25), onward[0])
+
+
+def test_a_mixture_is_endless_epochs():
+    assert programs_of(1, 5, 300, 6).tolist() == [46, 197, 49, 220, 95, 237], "the order of published models"
+    np.testing.assert_array_equal(curriculum("mixture").draw(12, 32), programs_of(12, 5, 300, 32))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "stages"),
+    [
+        ("staged", {}, ["equality", "random", "complete_algorithm"]),
+        ("random", {}, ["complete_algorithm", "equality", "random"]),
+        ("random", {"order_seed": 1}, ["random", "equality", "complete_algorithm"]),
+    ],
+)
+def test_templates_join_in_the_first_half_of_the_steps(name, fields, stages):
+    drawn = curriculum(name, steps=12, **fields)
+    ends = np.cumsum([*COUNTS.values()])
+    for step in (0, 1, 2, 3, 4, 5, 6, 11):
+        joined = stages[: 1 + step // 2]
+        shares = np.bincount(np.searchsorted(ends, drawn.draw(step, 6000), "right"), minlength=3) / 6000
+        wanted = np.array([count if name in joined else 0 for name, count in COUNTS.items()])
+        np.testing.assert_allclose(shares, wanted / wanted.sum(), atol=0.03)
+        assert ((shares > 0) == (wanted > 0)).all()
+
+
+def test_harder_programs_of_all_templates_join_in_the_first_half_of_the_steps():
+    drawn = curriculum("level", steps=40)
+    programs = random_programs(300, 4, 30, seed=3)
+    levels = levels_of(Samples(programs, programs.lengths), counts_of(**COUNTS))
+    ends = np.cumsum([*COUNTS.values()])
+    for step, joined in ((0, 1), (2, 2), (9, 5), (18, 10), (39, 10)):
+        batch = drawn.draw(step, 6000)
+        assert np.unique(levels[batch]).tolist() == [*range(joined)]
+        shares = np.bincount(np.searchsorted(ends, batch, "right")) / 6000
+        np.testing.assert_allclose(shares, np.array([*COUNTS.values()]) / 300, atol=0.03)
+
+
+def test_a_level_is_a_tenth_by_instructions_values_and_examples():
+    by_values = [f"{digit}0+{digit}=" for digit in range(10)]
+    # The last is the shortest, and executes two instructions and four calls of four.
+    by_instructions = [*("0" * length for length in range(9, 18)), r"\1-ER;4f"]
+    dataset = config.parse_config(run_config(), "test").dataset
+    induced = complete_algorithm(Draw(np.random.default_rng(2), dataset), 50)
+    written = Programs.from_strings([*by_values, *by_instructions])
+    samples = Samples.concat([Samples(written, np.ones(20)), induced])
+    levels = levels_of(samples, counts_of(equality=10, random=10, complete_algorithm=len(induced)))
+    assert levels[:20].tolist() == [*range(LEVELS)] * 2
+    prompts = induced.programs.prefixes(induced.prompt_length.astype(np.int64)).to_strings()
+    examples = np.array([len(FIRST_EXAMPLE.findall(prompt)) for prompt in prompts])
+    by_level = [examples[levels[20:] == level] for level in range(LEVELS)]
+    assert examples.max() > examples.min()
+    assert all(easier.min() >= harder.max() for easier, harder in pairwise(by_level))
+
+
+def test_templates_that_are_solved_half_of_the_time_are_drawn_most():
+    rates = Rates()
+    drawn = curriculum("solving", rates)
+    solved: dict[str, float | None] = dict.fromkeys(TEMPLATES)
+    for _ in range(200):
+        rates.advance({**solved, "equality": 1.0, "random": 0.0})
+    # No program of the third was in a step, so its rate is that of the start.
+    weights = drawn.weights(202)[PLACES]
+    np.testing.assert_allclose(weights, [SMALLEST, SMALLEST, 0.25 + SMALLEST], atol=1e-4)
+    assert drawn.weights(202).astype(bool).sum() == 3, "others have no programs"
+    shares = np.bincount(drawn.templates(drawn.draw(202, 6000)), minlength=9) / 6000
+    np.testing.assert_allclose(shares, drawn.weights(202) / drawn.weights(202).sum(), atol=0.03)
+
+
+def test_a_program_is_solved_if_each_token_of_its_completion_is_the_likeliest():
+    programs = Programs.from_strings(["34+7=", "12+3=", "55=", "66="])
+    templates = np.repeat(PLACES[:2], 2)
+    packed = pack_batch(programs, np.array([3, 3, 2, 2]), 16, Supervision(templates=templates))
+    logits = torch.eye(VOCABULARY_SIZE)[packed.targets.flatten().clamp(min=0)]
+    # The first has a wrong token in its prompt, the second has two in its completion.
+    segment, position = packed.segments.flatten(), packed.positions.flatten()
+    logits[(segment == 0) & (position == 0)] = 0
+    logits[(segment == 1) & (position >= 3)] = 0
+    empty, run = torch.zeros(1), config.parse_config(values_of("solving"), "test")
+    objective = Solving(Setting(run, ALONE, None, None, 0, print))
+    for _ in range(2):
+        objective.start(0)
+        batch = Batch([], 0, 0, 0, 0)
+        assert objective.loss(Outputs(logits, empty, empty, empty), packed, batch, True) == 0
+        rates = objective.metrics(0, objective.sums.tolist(), batch)["rates"]
+    assert [rates[name] for name in COUNTS] == [0.5, 1.0, None]
+
+
+def test_each_order_trains_another_model(tmp_path):
+    final = set()
+    for name in ("mixture", "staged", "random", "level"):
+        assert train(tmp_path / name, values_of(name)) == 0
+        final.add(losses(tmp_path / name)[-1])
+    assert len(final) == 4
+
+
+def test_solving_needs_the_next_token():
+    values = config.merged(values_of("solving"), {"model": {"attention": "full"}})
+    with pytest.raises(InputError, match=r"^x.yaml: train.order: solving needs model.attention causal$"):
+        config.parse_config(values, "x.yaml")
+
+
+SOLVING = values_of("solving", batch_size=4, snapshots=2)
+"""So small that a step lacks a template: its rate stays, while that of the others falls."""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_in_the_order_of_solving_resumes_to_the_same_losses(tmp_path, ranks, monkeypatch):
+    monkeypatch.setattr(worker, "train_rank", _train_by_the_last_step)
+    assert train_ranks(tmp_path / "whole", SOLVING, ranks) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    go_back(tmp_path / "parts", 5)
+    assert train_ranks(tmp_path / "parts", SOLVING, ranks) == 0
+    before = metrics(tmp_path / "whole")[:3]
+    assert any(step["rates"][name] is None for step in before for name in COUNTS)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+def _train_by_the_last_step(*place) -> None:
+    """As worker.train_rank, with rates of nearly the last step alone, so that they soon differ."""
+    order._DECAY = 0.1
+    worker.train_rank(*place)
+
+
+def _train_ahead_by_the_last_step(*place) -> None:
+    order._DECAY = 0.1
+    train_ahead(*place)
+
+
+def test_a_run_ahead_of_its_device_has_the_same_order_of_solving(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "train_rank", _train_by_the_last_step)
+    assert train_ranks(tmp_path / "behind", SOLVING) == 0
+    monkeypatch.setattr(worker, "train", _train_ahead_by_the_last_step)
+    assert train(tmp_path / "ahead", SOLVING) == 0
+    assert losses(tmp_path / "ahead") == losses(tmp_path / "behind")
