@@ -7,12 +7,14 @@ import subprocess
 from importlib.util import find_spec
 
 import click
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 from cadmus import Cadmus, verify
 from cadmus.cli.main import cadmus
-from cadmus.config import TEMPLATES
+from cadmus.config import OF_THE_PAPER
+from cadmus.config.study import load_study
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
 from dev.bench.__main__ import BENCHMARKS
@@ -62,8 +64,10 @@ def test_the_shipped_model_solves_the_examples():
         for pair in re.findall(r"`(\S+)` → `(\S+)`", section)
     ]
     assert len(in_readme) == 3
-    assert [template for template, *_ in in_concepts] == list(TEMPLATES)
-    assert list(dict.fromkeys(template for template, *_ in in_templates)) == list(TEMPLATES)
+    # The model was trained on no others.
+    in_templates = [example for example in in_templates if example[0] in OF_THE_PAPER]
+    assert [template for template, *_ in in_concepts] == list(OF_THE_PAPER)
+    assert list(dict.fromkeys(template for template, *_ in in_templates)) == list(OF_THE_PAPER)
     asked = ("equality", "subroutines", "complete_algorithm")
     pairs = [(template, *pair) for template, pair in zip(asked, in_readme, strict=True)]
     pairs += in_concepts + in_templates
@@ -246,3 +250,31 @@ def test_reference_has_every_command_and_option():
         for option in command.params:
             assert isinstance(option, click.Argument) or all(name in section for name in option.opts)
     assert "# `cadmus llm ask`" in text
+
+
+def test_the_python_of_the_study_of_traces_counts_steps(tmp_path, monkeypatch):
+    page, config = (ROOT / name for name in ("docs/findings/trace.md", "config/studies/trace.yaml"))
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "config/studies").mkdir(parents=True)
+    shutil.copy(config, tmp_path / "config/studies")
+    trace, late, early = (f"34*E{a}=/5+E{b}=/=" for a, b in (("t2+", "t7+"), ("t2+", "t8+"), ("7", "t7+")))
+    of = {"traces": [trace, late, early, "34*E"], "answers": ["t7+=", "t7+", "7="]}
+    for run in load_study(config).runs:
+        path = tmp_path / f"results/{run.evaluation}/experiments/completions.parquet"
+        path.parent.mkdir(parents=True)
+        texts = of.get(run.variant, [trace])
+        reference = "t7+=" if run.variant == "answers" else trace
+        columns = {"program": f"34*5+{reference}", "prompt_length": 5, "policy": "model"}
+        pl.DataFrame({"completion": texts, **columns}).write_parquet(path)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    answers = {row[0]: row[1:] for row in names["answers"].iter_rows()}
+    assert answers["traces"] == (0.5, (19 + 19 + 17 + 5) / 4)
+    assert answers["answers"] == (pytest.approx(1 / 3), 4)
+    counts = {row[:2]: row[2:] for row in names["accuracies"].iter_rows()}
+    # Of three seeds; two of four traces reach the second step.
+    assert counts["traces", 0] == (12, 0.5)
+    assert counts["traces", 1] == (6, 0.5)
+    assert counts["traces, states", 1] == (3, 1)
+    assert not any(variant == "answers" for variant, _ in counts)

@@ -12,11 +12,11 @@ from huggingface_hub import ModelCard
 from playwright.sync_api import expect
 
 from cadmus import experiments
-from cadmus.config import TEMPLATES, load_config
+from cadmus.config import OF_THE_PAPER, TEMPLATE_OF, load_config
 from cadmus.dataset.shards import list_shards
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.comparisons import OUTSIDE
-from cadmus.evaluate.questions import QUESTIONS, title
+from cadmus.evaluate.questions import title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
@@ -28,6 +28,7 @@ from tests.llm.server import LlmServer
 from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
+QUESTIONS = [name for name, template in TEMPLATE_OF.items() if template in OF_THE_PAPER]
 FIGURES = experiments.figures()
 
 
@@ -138,8 +139,8 @@ def test_the_model_has_a_card(results):
     card = ModelCard.load(results / "model/README.md")
     assert "# Cadmus, run tiny" in card.text
     evaluated = {(result.dataset_config, result.dataset_split) for result in card.data.eval_results}
-    assert evaluated == {(template, "test") for template in TEMPLATES}
-    for template in TEMPLATES:
+    assert evaluated == {(template, "test") for template in OF_THE_PAPER}
+    for template in OF_THE_PAPER:
         assert f"| {template.replace('_', ' ')} |" in card.text
 
 

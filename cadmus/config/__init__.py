@@ -2,6 +2,7 @@
 
 from cadmus.config.dataset import (
     LONGEST_PROGRAM,
+    OF_THE_PAPER,
     OOD,
     OPERATORS,
     SPLITS,

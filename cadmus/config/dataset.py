@@ -107,8 +107,18 @@ class CompleteAlgorithm(SequenceTemplate):
     """range of the number of examples per program"""
 
 
+class Trace(ExpressionTemplate):
+    """An expression, and what executing it gives: `34*5+34*Et2+=/5+Et7+=/=`."""
+
+    expression_lengths: Lengths = [3, 5, 7]
+    """possible lengths of an expression, in instructions"""
+    written: Literal["steps", "last", "answer"] = "steps"
+    """what follows the expression: the expression again, with the value after each operator (`steps`) or, a
+    control, with the last value alone (`last`); or only the value, `t7+=` (`answer`)"""
+
+
 class Templates(Section):
-    """The sub-problems, in the order of the paper's Table 3.
+    """The sub-problems in the order of the paper's Table 3, then others.
 
     The template `NAME` is implemented in `cadmus/templates/NAME.py`.
     """
@@ -122,6 +132,7 @@ class Templates(Section):
     advanced_sequences: SequenceTemplate = SequenceTemplate()
     apply_labels: SequenceTemplate = SequenceTemplate()
     complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
+    trace: Trace = Trace()
 
 
 TEMPLATES = tuple(Templates.model_fields)
@@ -153,11 +164,16 @@ class Values(Range):
     expressions; both before deduplication, which removes many programs where a value has few"""
 
 
+CONDITIONS = ("values", "length", "prompt_length", "contains", "functions")
+"""Fields of an OOD rule, one of which decides what it matches."""
+
+
 class OODRule(Section):
     """A rule excludes programs from train, validation and test; the ood split is sampled from them.
 
-    `dataset.ood` maps names to rules. Each rule has one of `values`, `length`, `contains` and `functions`; a
-    program is excluded if any rule matches. `evaluate.split: ood` measures Table 3 on the excluded programs:
+    `dataset.ood` maps names to rules. Each rule has one of `values`, `length`, `prompt_length`, `contains`
+    and `functions`; a program is excluded if any rule matches. `evaluate.split: ood` measures Table 3 on the
+    excluded programs:
 
     ```yaml
     dataset:
@@ -176,6 +192,8 @@ class OODRule(Section):
     """match if either or both of x and y are among `values`"""
     length: Interval | None = None
     """range of matching program lengths, in instructions"""
+    prompt_length: Interval | None = None
+    """range of matching prompt lengths, in instructions"""
     contains: Annotated[list[str] | None, Field(min_length=1)] = None
     """instructions, or pieces such as `*-`; a program that contains any of them matches"""
     functions: Annotated[Number, Field(gt=0, lt=1)] | None = None
@@ -204,9 +222,8 @@ class OODRule(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "OODRule":
-        conditions = (self.values, self.length, self.contains, self.functions)
-        if sum(condition is not None for condition in conditions) != 1:
-            raise ValueError("a rule has exactly one of values, length, contains and functions")
+        if sum(getattr(self, condition) is not None for condition in CONDITIONS) != 1:
+            raise ValueError(f"a rule has exactly one of {', '.join(CONDITIONS[:-1])} and {CONDITIONS[-1]}")
         if self.compared == "both" and self.values is None:
             raise ValueError("compared: needs values; remove it")
         for template in self.templates or []:

@@ -103,8 +103,8 @@ class Config(Section):
         """Return 16 hexadecimal digits of everything that decides which programs are sampled.
 
         Renamed fields count under their first name, the serialization alias. OOD rules only count if there
-        are any, and templates besides those of the paper if they have training programs: so a dataset keeps
-        its digest when a template is added.
+        are any, `prompt_length` only in rules that have it, and templates besides those of the paper if they
+        have training programs: so a dataset keeps its digest when one of these is added.
         """
         unused = set() if self.dataset.ood else {"ood", "ood_programs"}
         values = self.dataset.model_dump(exclude=unused, by_alias=True)
@@ -113,6 +113,9 @@ class Config(Section):
             for name, fields in values["templates"].items()
             if name in OF_THE_PAPER or fields["train"]
         }
+        for rule in values.get("ood", {}).values():
+            if rule["prompt_length"] is None:
+                del rule["prompt_length"]
         return digest({"seed": self.seed, "dataset": values})
 
 

@@ -96,8 +96,9 @@ def matches(rules: Iterable[OODRule], samples: Samples) -> np.ndarray:
 
 def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
     if rule.length is not None:
-        low, high = rule.length
-        return (samples.programs.lengths >= low) & (samples.programs.lengths <= high)
+        return _within(samples.programs.lengths, rule.length)
+    if rule.prompt_length is not None:
+        return _within(samples.prompt_length, rule.prompt_length)
     if rule.contains is not None:
         every = np.zeros(len(samples), np.int64)
         pieces = (Programs.from_strings([piece]).take(every) for piece in rule.contains)
@@ -107,6 +108,11 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
     if samples.x is None or samples.y is None:
         return np.zeros(len(samples), np.bool_)
     return _matches_values(rule, samples.x, samples.y)
+
+
+def _within(lengths: np.ndarray, interval: list[int]) -> np.ndarray:
+    low, high = interval
+    return (lengths >= low) & (lengths <= high)
 
 
 def _matches_values(rule: OODRule, x: np.ndarray, y: np.ndarray) -> np.ndarray:

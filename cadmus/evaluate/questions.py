@@ -222,8 +222,18 @@ QUESTIONS: dict[str, Question] = {
         fits=criteria.fits_examples,
         ceiling=best_possible,
     ),
+    "trace": Question(
+        "trace",
+        "after the expression",
+        "it repeats the expression and writes the value after each operator, in decimal: "
+        "`34*Et2+=/5+Et7+=/=`. The machine checks each of them. With `written: last` it writes the last one "
+        "alone, with `written: answer` only `t7+=`",
+        cut=_where_not_written,
+        solves=criteria.traced,
+        form=criteria.TRACE,
+    ),
 }
-"""Questions by name, in the order of Table 3; other templates ask for a written answer."""
+"""Questions by name, those of Table 3 in its order; other templates ask for a written answer."""
 
 
 def questions_of(template: str) -> dict[str, Question]:

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from cadmus import isa, store
 from cadmus.api import tasks
-from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Config, Dataset, Model, StateLabels
+from cadmus.config import LONGEST_PROGRAM, OF_THE_PAPER, TEMPLATES, Config, Dataset, Model, StateLabels
 from cadmus.dataset import sampler
 from cadmus.errors import InputError
 from cadmus.evaluate import criteria
@@ -44,6 +44,7 @@ FORMS: dict[Callable[..., Any], tuple[str, Any]] = {
     criteria.written_answer: ("answer", criteria.ANSWER),
     criteria.definition: ("definition", DEFINITION),
     criteria.induced: ("induction", DEFINITION),
+    criteria.traced: ("trace", criteria.TRACE),
 }
 """The name in ``page/grade.js`` of each criterion, and the form of a completion that meets it."""
 TASKS = 40
@@ -150,9 +151,9 @@ def packed(values: np.ndarray) -> str:
 
 
 def _questions(dataset: Dataset) -> dict[str, Any]:
-    """Return the questions by name, each with tasks of the test split."""
+    """Return the questions of the templates trained on by name, each with tasks of the test split."""
     found = {}
-    for template in TEMPLATES:
+    for template in _counts(dataset):
         for name, question in questions_of(template).items():
             form, _ = FORMS.get(question.solves, ANYTHING)
             rows = []
@@ -199,11 +200,15 @@ def probe(model: Cadmus, config: Config | None, programs: Programs) -> dict[str,
     }
 
 
-def _mixture(dataset: Dataset) -> Programs:
-    """Return about :data:`PROGRAMS` programs in random order, of each template as many if none has any."""
+def _counts(dataset: Dataset) -> dict[str, int]:
+    """Return the training programs of each template that has any; if none has, 1 of each of the paper."""
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
-    if not any(counts.values()):
-        counts = dict.fromkeys(TEMPLATES, 1)
+    return {name: count for name, count in counts.items() if count} or dict.fromkeys(OF_THE_PAPER, 1)
+
+
+def _mixture(dataset: Dataset) -> Programs:
+    """Return about :data:`PROGRAMS` programs in random order."""
+    counts = _counts(dataset)
     scale = PROGRAMS / sum(counts.values())
     wanted = {name: round(scale * count) for name, count in counts.items()}
     parts = (sampler.sample(dataset, 1, name, "test", 0, n).programs for name, n in wanted.items() if n)

@@ -11,6 +11,7 @@ from huggingface_hub import DatasetCardData
 
 from cadmus import isa
 from cadmus.config import OOD
+from cadmus.config.dataset import CONDITIONS
 from cadmus.dataset.manifest import Described, read_file, read_manifest_as
 from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.questions import title
@@ -116,7 +117,7 @@ def _rules(manifest: Described) -> str:
     rows = []
     for name, matched in manifest.ood.items():
         rule = manifest.dataset.ood[name].model_dump()
-        kind = next(key for key in ("values", "length", "contains", "functions") if rule[key] is not None)
+        kind = next(key for key in CONDITIONS if rule[key] is not None)
         how = f" ({rule['compared']})" if kind == "values" else ""
         counts = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
         rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(counts)])

@@ -29,7 +29,6 @@ from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.model.rate import dtype_of
 from cadmus.programs import stack
-from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train.batches import pack_batch
 from cadmus.train.labels import NO_TARGET
@@ -96,8 +95,9 @@ def _settings(run: configs.Config) -> Facts:
 def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
     """Return tokens, positions, segments and targets of true programs, and the number of tokens."""
     programs = run.train.batch_size
-    each = -(-programs // len(TEMPLATES))
-    drawn = stack([sample(run.dataset, 0, template, "train", 0, each).programs for template in TEMPLATES])
+    names = configs.OF_THE_PAPER
+    each = -(-programs // len(names))
+    drawn = stack([sample(run.dataset, 0, name, "train", 0, each).programs for name in names])
     drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
     packed = pack_batch(drawn, np.ones(programs), run.row_length)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.config import TEMPLATES
+from cadmus.config import OF_THE_PAPER
 from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
 from cadmus.store import replacing, write_text
 from cadmus.study.results import MINUTES, read
@@ -18,7 +18,9 @@ TARGET = 0.97
 """Mean next-token accuracy of the questions to reach, over the seeds."""
 SEEDS = 3
 """Fewest seeds of a record."""
-QUESTIONS = tuple(name.replace("equality", "equality_comparator") for name in TEMPLATES if name != "random")
+QUESTIONS = tuple(
+    name.replace("equality", "equality_comparator") for name in OF_THE_PAPER if name != "random"
+)
 """One of each template whose next token is determined: all but random."""
 TITLES = "date, commit, change, seeds, FLOPs, minutes, at 1 TFLOP/s, next token, best baseline, target"
 COLUMNS = {

@@ -17,8 +17,8 @@ from sae_lens.config import SAETrainerConfig
 from sae_lens.training.sae_trainer import SAETrainer
 
 from cadmus import Cadmus, sample
+from cadmus.config import OF_THE_PAPER
 from cadmus.evaluate.score import Features, score
-from cadmus.templates import TEMPLATES
 
 FEATURES = 512
 ACTIVE = 16
@@ -50,7 +50,7 @@ def main() -> None:
 def states(model: Cadmus, n: int = 3_000) -> list[torch.Tensor]:
     """Return the states after every token of training programs: a tensor (tokens, width) per layer."""
     parts: list[list[torch.Tensor]] = []
-    for name in TEMPLATES:
+    for name in OF_THE_PAPER:
         programs = sample(name, n, split="train")
         for first in range(0, n, _AT_ONCE):
             some = programs[first : first + _AT_ONCE]

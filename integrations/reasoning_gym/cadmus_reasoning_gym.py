@@ -8,7 +8,7 @@ from typing import Any
 
 from cadmus import Task, tasks, verify
 from cadmus.api import CHUNK
-from cadmus.config import TEMPLATES, merged
+from cadmus.config import OF_THE_PAPER, merged
 from cadmus.errors import InputError
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
@@ -49,7 +49,8 @@ class CadmusConfig:
     """Programs to ask about.
 
     Attributes:
-        template, question, split: as for :func:`cadmus.tasks`. The template ``all`` has all of them in turn.
+        template, question, split: as for :func:`cadmus.tasks`. The template ``all`` has those of the
+            paper in turn.
         level: difficulty, 0 to 3: the :func:`ranges` of lengths and numbers; None for the defaults of Cadmus.
         dataset: as for :func:`cadmus.tasks`, on top of the level.
         alphabet: ``program`` asks with the program alone, ``normal`` and ``alternate`` with an explanation in
@@ -83,7 +84,7 @@ class CadmusConfig:
 
     def templates(self) -> tuple[str, ...]:
         """Return the templates that take turns."""
-        return TEMPLATES if self.template == ALL else (self.template,)
+        return OF_THE_PAPER if self.template == ALL else (self.template,)
 
     def section(self) -> dict[str, Any]:
         """Return the section ``dataset`` of the level, with the own fields on top."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cadmus.config import TEMPLATES
+from cadmus.config import OF_THE_PAPER
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import QUESTIONS
 from integrations.conftest import POLICIES, asked, graded_constant
@@ -66,11 +66,11 @@ def test_all_templates_take_turns_at_every_level():
         made = reasoning_gym.create_dataset("cadmus", template="all", split="test", level=level, size=90)
         items = list(made)
         of = [item["metadata"]["task"]["template"] for item in items]
-        assert of == [*TEMPLATES] * 10
+        assert of == [*OF_THE_PAPER] * 10
         assert [made.score_answer(item["answer"], item) for item in items] == [1] * 90
         difficulties = [item["metadata"]["difficulty"] for item in items]
         assert difficulties == [{"template": template, "level": level} for template in of]
-        lengths.append(sum(len(item["question"]) for item in items[TEMPLATES.index("less_greater") :: 9]))
+        lengths.append(sum(len(item["question"]) for item in items[OF_THE_PAPER.index("less_greater") :: 9]))
     assert lengths == sorted(set(lengths))
 
 

@@ -139,6 +139,18 @@ def test_contains_searches_within_each_program(texts, pieces):
     assert found.tolist() == [[any(piece in text for piece in pieces) for text in texts]]
 
 
+def test_lengths_of_programs_and_of_prompts():
+    rules = [OODRule(length=[3, 4]), OODRule(prompt_length=[1, 1])]
+    samples = Samples(Programs.from_strings(["1", "123", "12345"]), np.array([1, 2, 1]))
+    assert matches(rules, samples).tolist() == [[False, True, False], [True, False, True]]
+
+
+def test_a_rule_without_a_prompt_length_keeps_its_digest():
+    # Of the version before this field.
+    assert CONFIG.dataset_digest() == "06363afb56bf257e"
+    assert config_with({"short": {"prompt_length": [1, 4]}}).dataset_digest() != CONFIG.dataset_digest()
+
+
 def test_either_and_both():
     x, y = np.array([7, 7, 1, 9]), np.array([7, 1, 7, 8])
     rules = [OODRule(values=[7, [9, 10]], compared=compared) for compared in ("either", "both")]
@@ -206,7 +218,11 @@ def test_the_manifest_describes_an_empty_split(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({}, "dataset.ood.rule: a rule has exactly one of values, length, contains and functions"),
+        (
+            {},
+            "dataset.ood.rule: a rule has exactly one of values, length, prompt_length, contains and "
+            "functions",
+        ),
         (
             {"values": [7], "templates": ["equality", "apply_labels"]},
             "rule.templates: apply_labels does not compare numbers; use basic_math, equality, le",

@@ -148,6 +148,10 @@ COMPARED = ("equality_comparator", "941-*55*2+", "=")
 GREATER = ("less_greater", "83-2*45+1-", ">")
 CALLED = ("subroutines", r"\41-*;9f55*2+", "=")
 RANDOM = ("random", "10", "!")
+TRACE = ("trace", "34*5+", "34*Et2+=/5+Et7+=/=")
+LAST = ("trace", "34*5+", "34*5+Et7+=/=")
+VALUE = ("trace", "34*5+", "t7+=")
+ZERO = ("trace", "34*0*", "34*Et2+=/0*E0=/=")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,11 @@ RANDOM = ("random", "10", "!")
         (DOUBLE, r"\2*"),
         (LONG, r"\L3<!;"),
         (RANDOM, "!"),
+        (TRACE, "34*Et2+=/5+Et7+=/="),
+        (TRACE, "34*E1t*2+=/5+Et7+=/="),
+        (ZERO, "34*Et2+=/0*E0~=/="),
+        (LAST, "34*5+Et7+=/="),
+        (VALUE, "t7+="),
         (RANDOM, "1=!"),
         (("random", "t0-'0", "+"), "'"),
     ],
@@ -261,6 +270,28 @@ def test_an_answer_is_solved(asked: tuple[str, str, str], completion: str) -> No
         (("subroutines_definition", "82F6=", "\\-;"), r"\+82+-6+;"),
         (DOUBLE, r"4f8=\2*;"),
         (DOUBLE, r"\2*;\u;"),
+        # Without values, without some, or with more than were asked for.
+        (TRACE, ""),
+        (TRACE, "t7+="),
+        (TRACE, "34*5+="),
+        (TRACE, "34*5+Et7+=/="),
+        (TRACE, "34*Et2+=/5+="),
+        (TRACE, "3E3=/4E4=/*Et2+=/5+Et7+=/="),
+        (LAST, "34*Et2+=/5+Et7+=/="),
+        (VALUE, "34*5+="),
+        (VALUE, "34*Et2+=/5+Et7+=/="),
+        (VALUE, "t7+Y"),
+        # Compared with itself, with nothing, or with an expression.
+        (TRACE, "34*EE=/5+EE=/="),
+        (TRACE, "34*Et2+=/5+EE=/="),
+        (TRACE, "34*1/5+1/="),
+        (TRACE, "34*E34*=/5+E34*5+=/="),
+        (TRACE, "34*E93+=/5+E98+=/="),
+        (VALUE, "98+="),
+        # Another expression: with a wrong step, or with the same values.
+        (ZERO, "34+E7=/0*E0=/="),
+        (TRACE, "43*Et2+=/5+Et7+=/="),
+        (TRACE, "34*Et2+=/5+Et7+=/=_1"),
         (RANDOM, "!_1"),
         # The value that the prompt leaves is swallowed.
         (RANDOM, "1|"),
@@ -295,7 +326,7 @@ def test_a_function_fits_before_it_is_solved(completion: str, fits: bool) -> Non
 
 
 EXAMPLES = [SUM, EQUALITY, COMPARED, GREATER, CALLED, CALL, RANDOM, ELEMENT, REVERSED, DECORATED]
-EXAMPLES += [LABEL_0, DOUBLE]
+EXAMPLES += [LABEL_0, DOUBLE, TRACE, LAST, VALUE]
 
 
 @given(
