@@ -18,9 +18,8 @@ TARGET = 0.97
 """Mean next-token accuracy of the questions to reach, over the seeds."""
 SEEDS = 3
 """Fewest seeds of a record."""
-QUESTIONS = tuple(
-    name.replace("equality", "equality_comparator") for name in OF_THE_PAPER if name != "random"
-)
+ASKED = {"equality": "equality_comparator"}
+QUESTIONS = tuple(ASKED.get(name, name) for name in OF_THE_PAPER if name != "random")
 """One of each template whose next token is determined: all but random."""
 TITLES = "date, commit, change, seeds, FLOPs, minutes, at 1 TFLOP/s, next token, best baseline, target"
 COLUMNS = {
