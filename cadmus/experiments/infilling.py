@@ -79,7 +79,9 @@ EXPERIMENT = Experiment(
         "correct": COUNT,
         **ACCURACY,
     },
-    summary=lambda results: results.with_columns(metric=pl.lit("filled"), k="hole"),
+    summary=lambda results: results.filter(pl.col("programs") > 0).with_columns(
+        metric=pl.lit("filled"), k="hole"
+    ),
     findings=findings,
     dataset=True,
     figures=(
