@@ -29,7 +29,13 @@ from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 QUESTIONS = [name for name, template in TEMPLATE_OF.items() if template in OF_THE_PAPER]
-FIGURES = experiments.figures()
+FIGURES = {
+    name: figure
+    for name, figure in experiments.figures().items()
+    if all(
+        experiments.get(source).asks(CONFIG.model) for source in figure.sources if source in experiments.NAMES
+    )
+}
 
 
 def of_kind(kind):

@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from cadmus.cli.options import CONFIG, PATH, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
-from cadmus.config.evaluation import EXPERIMENTS
 from cadmus.config.study import Run, is_study, load_study
 from cadmus.plan import DEVICES, Estimate, on_this_machine, plan_study
 from cadmus.plan import plan as plan_run
@@ -44,7 +43,9 @@ def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool
     runs = study.runs if study else (Run("", 0, load_config(config, changes), "", "", ""),)
     planned = plan_study(study, table) if study else plan_run(runs[0].config, table)
     if here:
-        names = study.study.experiments if study else EXPERIMENTS
+        from cadmus import experiments  # it imports Polars
+
+        names = study.study.experiments if study else experiments.asking(runs[0].config.model)
         parts, count, rate = on_this_machine(runs, names, planned["estimates"], table)
         machine = f"{counted(count, 'core')} and {rate / 1e12:,.2f} TFLOP/s in matrix products"
         total = _time(sum(parts.values()) / 3600)

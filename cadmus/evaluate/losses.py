@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cadmus import isa
-from cadmus.model.diffusion import log_likelihoods
 from cadmus.programs import Programs
 from cadmus.tools import progress
 
@@ -23,6 +22,9 @@ def completion_losses(
     With full attention, the length of a completion is in the place of its end.
     """
     if not model.causal:
+        # It imports PyTorch.
+        from cadmus.model.diffusion import log_likelihoods
+
         return -log_likelihoods(model, programs, prompt_length) / (programs.lengths - prompt_length + 1)
     completions = programs.suffixes(prompt_length).to_strings()
     losses = np.empty(len(programs))

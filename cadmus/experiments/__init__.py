@@ -9,6 +9,7 @@ import functools
 import importlib
 
 from cadmus.columns import METRICS, Table
+from cadmus.config import Model
 from cadmus.config.evaluation import EXPERIMENTS
 from cadmus.errors import InputError, suggest
 from cadmus.experiments.experiment import Experiment, Figure
@@ -40,6 +41,11 @@ def get(name: str) -> Experiment:
     if name not in NAMES:
         raise InputError(f"no experiment {name!r}; {suggest(name, NAMES)}")
     return importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
+
+
+def asking(model: Model) -> list[str]:
+    """Return the experiments that can ask a model of these sizes."""
+    return [name for name in NAMES if get(name).asks(model)]
 
 
 def table(source: str) -> Table:

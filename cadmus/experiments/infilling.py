@@ -6,13 +6,12 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, NAME, POSITIVE, one_of
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.programs import Programs, join
 from cadmus.tools import generator, progress
 
-POLICIES = (MODEL, "most frequent")
+POLICIES = ("model", "most frequent")
 """The baseline fills a hole with what stands between its two neighbors in most training programs."""
 KNOWN = 5_000
 """Training programs of each template that the baseline knows."""
@@ -65,7 +64,7 @@ def most_frequent(known: list[str], programs: Programs, starts: np.ndarray, hole
 
 def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracy of the model by template and hole."""
-    table = results.filter(policy=MODEL).pivot("hole", index="question", values="accuracy")
+    table = results.filter(policy="model").pivot("hole", index="question", values="accuracy")
     return Findings("holes of some instructions that the model fills rightly", table)
 
 

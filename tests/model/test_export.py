@@ -61,7 +61,7 @@ def test_a_model_of_a_training_with_fields_that_are_gone_is_read(tmp_path):
     run = config.load_config(ROOT / "tests/tiny.yaml").model_copy(update={"model": SIZES})
     values = run.model_dump()
     values["model"]["mixer"] = "attention"
-    values["train"] |= {"order": "self_paced", "repeated": {"fraction": 0.0, "programs": 100_000}}
+    values["train"] |= {"verdict": {"fraction": 0.1}, "repeated": {"fraction": 0.0, "programs": 100_000}}
     save_export(random_model(), tmp_path, {"config": values})
     assert read_metadata(tmp_path).config == run.model_copy(update={"evaluate": config.Evaluate()})
 

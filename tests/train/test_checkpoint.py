@@ -170,7 +170,7 @@ def of_state(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path],
         ),
         (
             of_metadata(lambda tree: tree["values"].update(rates=[0.5])),
-            r"values\.rates: must have at least 27",
+            r"values\.rates: must have at least 30",
         ),
         (of_metadata(lambda tree: tree.update(description=None)), "description: must be a mapping"),
         (of_metadata(lambda tree: tree["cadmus"].pop("files")), "cadmus.files: must have state"),

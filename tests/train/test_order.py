@@ -123,7 +123,7 @@ def test_templates_that_are_solved_half_of_the_time_are_drawn_most():
     weights = drawn.weights(202)[PLACES]
     np.testing.assert_allclose(weights, [SMALLEST, SMALLEST, 0.25 + SMALLEST], atol=1e-4)
     assert drawn.weights(202).astype(bool).sum() == 3, "others have no programs"
-    shares = np.bincount(drawn.templates(drawn.draw(202, 6000)), minlength=9) / 6000
+    shares = np.bincount(drawn.templates(drawn.draw(202, 6000)), minlength=len(TEMPLATES)) / 6000
     np.testing.assert_allclose(shares, drawn.weights(202) / drawn.weights(202).sum(), atol=0.03)
 
 
