@@ -165,7 +165,7 @@ class Values(Range):
 
 
 CONDITIONS = ("values", "length", "prompt_length", "contains", "functions")
-"""Fields of an OOD rule, one of which decides what it matches."""
+"""Fields of an OOD rule; one of them decides what it matches."""
 
 
 class OODRule(Section):

@@ -166,7 +166,7 @@ class Unmasking(Settings):
 
 
 class Decoding(Section):
-    """How a model with full attention completes programs."""
+    """Completions by a model with full attention."""
 
     order: Literal["confidence", "margin", "random", "left"] = "confidence"
     """token that is chosen next: the most likely one, the one with the largest margin to the second, any

@@ -234,7 +234,7 @@ class Train(Section):
     order: Literal["mixture", "staged", "random", "level", "solving"] = "mixture"
     """order of the programs: `mixture` draws from all; in the first half of the steps `staged` adds template
     after template, `random` does so in a random order, and `level` adds harder programs of each; `solving`
-    draws most from templates of which the model solves half"""
+    draws most from templates that the model solves half of the time"""
     order_seed: Count = 0
     """seed of the order `random`"""
     optimizer: Literal["adam", "muon"] = "muon"

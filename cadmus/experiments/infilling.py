@@ -12,7 +12,7 @@ from cadmus.programs import Programs, join
 from cadmus.tools import generator, progress
 
 POLICIES = ("model", "most frequent")
-"""The baseline fills a hole with what stands between its two neighbors in most training programs."""
+"""The baseline fills a hole with what is most often between its two neighbors in training programs."""
 KNOWN = 5_000
 """Training programs of each template that the baseline knows."""
 
@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
             "infilling",
             "Holes in true programs, by their number of instructions: how often the program with the filled "
             "hole leaves the same outputs. A causal model does not see what follows a hole; the baseline "
-            "fills it with what stands between its neighbors in most training programs. Bands: 95% "
+            "fills it with what is most often between its neighbors in training programs. Bands: 95% "
             "intervals.",
         ),
     ),

@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 
 from cadmus.evaluate.results import accuracy_by
 from cadmus.figures import panels
-from cadmus.vm import reference
+from cadmus.programs import Programs
+from cadmus.vm.compiled import count_executed
 
 BIN = 8
 """Numbers of instructions in a bin."""
@@ -14,8 +15,8 @@ BIN = 8
 def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracy by question and ``executed``, the smallest number of instructions in a bin."""
     programs = completions["program"].unique().to_list()
-    counts = [len(reference.trace(program, calls=True)) // BIN * BIN for program in programs]
-    executed = pl.col("program").replace_strict(programs, counts, return_dtype=pl.Int64)
+    counts = count_executed(Programs.from_strings(programs)) // BIN * BIN
+    executed = pl.col("program").replace_strict(programs, counts.tolist(), return_dtype=pl.Int64)
     binned = completions.with_columns(executed.alias("executed"))
     return panels.plotted(accuracy_by(binned, "question", "executed"), "executed")
 

@@ -5,8 +5,8 @@ prompt predicts. Each step replaces some of them (:class:`Order`), until none is
 canvas has tokens already. A prompt does not attend to its canvas, so it is computed once, for all steps and
 samples.
 
-There are no ends on a canvas. Models that write them, and padding after them, choose these first, as they are
-most confident of them (LLaDA #137, Dream #51).
+A canvas has neither ends nor padding. Models that write these choose them first, as they are most confident
+of them (LLaDA #137, Dream #51).
 
 Shape suffixes: R rows, C tokens of the longest canvas, V vocabulary.
 """
@@ -25,7 +25,7 @@ from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
 
 NOTHING = -1
-"""Token behind the end of a canvas."""
+"""Token after the end of a canvas."""
 IMPOSSIBLE = -1e9
 """Logit of a completion that would be too long."""
 Choose = Callable[[Tensor, np.ndarray], np.ndarray]
@@ -65,7 +65,7 @@ class Filled(NamedTuple):
     """Canvases without masks."""
 
     tokens_RC: np.ndarray
-    """int64; ``NOTHING`` behind the end."""
+    """int64; ``NOTHING`` after the end."""
     steps_RC: np.ndarray
     """int64, the step that chose each token, from 1; 0 for those that were given."""
 

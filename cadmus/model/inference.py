@@ -126,8 +126,8 @@ class Cadmus:
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
 
         def compute(rows: np.ndarray) -> None:
-            of = prompts.take(rows)
-            found = self.prompt_logits(of) if self.causal else diffusion.single_logits(self, of)
+            batch = prompts.take(rows)
+            found = self.prompt_logits(batch) if self.causal else diffusion.single_logits(self, batch)
             logits[rows] = found.cpu().numpy()
 
         self.in_batches(compute, prompts.lengths)

@@ -1,4 +1,4 @@
-"""The data flow of programs: which instruction uses what which other one has left on the stack.
+"""The data flow of programs: which instructions use the values that others leave on the stack.
 
 It follows from the text alone, as the text decides how many values each instruction takes and leaves. The
 body of a definition has a stack of its own, whose first values come from a call.

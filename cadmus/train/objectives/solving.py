@@ -1,4 +1,4 @@
-"""How often the model solves each template, by which ``train.order: solving`` draws; no term of the loss."""
+"""The rates at which the model solves each template, for ``train.order: solving``; no term of the loss."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from cadmus.train.objectives.objective import Objective, Outputs
 
 
 class Solving(Objective):
-    """Counts programs in whose completion each token is the likeliest, as if sampled greedily."""
+    """Counts programs if each token of their completion is the likeliest, as if sampled greedily."""
 
     names = ("rates",)
     # Solved and all programs of each template.
