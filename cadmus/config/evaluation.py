@@ -156,7 +156,7 @@ class Circuit(Settings):
         "aggregate",
     ]
     """variables, each of another question"""
-    programs: ProgramCount = 200
+    programs: ProgramCount = 50
     """minimal pairs of programs for each variable"""
 
 
