@@ -86,7 +86,9 @@ def curves(results: pl.DataFrame) -> pl.DataFrame:
         part = results.select(
             "variable", pl.lit(method).alias("method"), size.alias("edges"), "programs", right=right
         )
-        parts.append(part.drop_nulls().sort("variable", "edges"))
+        # A variable without pairs has a row all the same.
+        first = (pl.col("programs") == 0) & (pl.int_range(pl.len()).over("variable") == 0)
+        parts.append(part.filter(pl.col("right").is_not_null() | first).sort("variable", "edges"))
     return pl.concat(parts).with_columns(accuracy=pl.col("right") / pl.col("programs"))
 
 
