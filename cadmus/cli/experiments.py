@@ -81,7 +81,7 @@ for _name in experiments.NAMES:
 
 
 @click.command()
-@click.argument("features", type=options.PATH)
+@click.argument("scored", metavar="FILE", type=options.PATH)
 @options.model_option
 @options.results_option
 @options.integer_option("-n", "--programs", low=2, default=500, help="Pairs of prompts per variable.")
@@ -89,44 +89,58 @@ for _name in experiments.NAMES:
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="SEED", help="Random seed.")
 @options.device_option
 def score(
-    features: Path,
+    scored: Path,
     directory: Path | None,
     output: Path,
+    programs: int,
+    directions: int,
+    seed: int,
     device: str | None,
-    **settings: Any,
 ) -> None:
-    """Score FEATURES of hidden states against the VM.
+    """Score features of hidden states, or edges of circuits, against the VM.
 
-    FEATURES is a safetensors file with a matrix `layer.N` of shape (features, width) for each layer to score;
-    the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
+    Features are a safetensors file with a matrix `layer.N` of shape (features, width) for each layer to
+    score; the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
     `layer.N.decoder` has their directions. For other encoders, call `score` in `cadmus.evaluate.score`.
 
     For each layer and variable: R² of all features, correlation of the best one and of one that no other
     variable has, F1 for its values, and how often the answer is the counterfactual one after an exchange of
     the best features' directions, of learned and of random ones.
 
+    Edges are a CSV or Parquet file with the columns variable, sender, receiver and score, as those of
+    `cadmus evaluate circuit`. For each variable: rank correlation with the measured effects, and answers that
+    stay right in the circuits of the largest scores, of the largest effects and of random edges.
+
     \b
-    Example:
+    Examples:
       cadmus score features.safetensors --model laptop --output scores.parquet
+      cadmus score edges.csv --model quick --output scores.parquet
     """
-    from cadmus.evaluate.score import COLUMNS, read_features
-    from cadmus.evaluate.score import score as scores_of
+    from cadmus.evaluate import score as features
+    from cadmus.evaluate import score_edges as edges
     from cadmus.model import DEFAULT_MODEL
     from cadmus.model.export import read_metadata, weights_digest
     from cadmus.model.inference import Cadmus
     from cadmus.store import write_parquet
 
     directory = directory or DEFAULT_MODEL
-    by_layer = read_features(features)
+    of_edges = scored.suffix in {".csv", ".parquet"}
+    read = edges.read_edge_scores(scored) if of_edges else features.read_features(scored)
     model = Cadmus.load(directory, options.usable_device(device))
     config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
-    table = scores_of(model, by_layer, dataset=dataset, **settings)
+    columns: tuple[str, ...] = features.COLUMNS
+    if isinstance(read, dict):
+        table = features.score(model, read, (), programs, directions, seed, dataset)
+    else:
+        columns = edges.COLUMNS
+        table = edges.score_edges(model, read, programs, seed, dataset)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
-    rows = [("variable", "layer", "programs", *COLUMNS)]
+    identity = [name for name in ("variable", "layer", "programs", "edges") if name in table.columns]
+    rows = [(*identity, *columns)]
     for row in table.iter_rows(named=True):
-        scores = ("" if row[name] is None else f"{row[name]:.2f}" for name in COLUMNS)
-        rows.append((row["variable"], str(row["layer"]), str(row["programs"]), *scores))
+        scores = ("" if row[name] is None else f"{row[name]:.2f}" for name in columns)
+        rows.append((*(str(row[name]) for name in identity), *scores))
     options.echo_table(rows)
 
 

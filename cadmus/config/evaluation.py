@@ -24,6 +24,8 @@ from cadmus.config.fields import (
 Tokens = Annotated[Positive, Field(le=1_000_000)]
 Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
 """Variables of the VM, see :mod:`cadmus.evaluate.counterfactuals`."""
+Local = Literal["first", "top", "call", "aggregate"]
+"""Those with minimal pairs."""
 
 Alphabet = Literal["normal", "alternate", "letters", "permuted"]
 
@@ -145,6 +147,19 @@ class Interchange(Settings):
     """size of the learned and of the random subspace"""
 
 
+class Circuit(Settings):
+    """Circuits: which edges between the parts of a model carry a variable of the VM."""
+
+    variables: Annotated[list[Local], Field(min_length=1), AfterValidator(check_distinct)] = [
+        "first",
+        "call",
+        "aggregate",
+    ]
+    """variables, each of another question"""
+    programs: ProgramCount = 50
+    """minimal pairs of programs for each variable"""
+
+
 class Infilling(Settings):
     """Holes in true programs."""
 
@@ -194,6 +209,7 @@ class Evaluate(Section):
     grid: Grid = Grid()
     probe: Probe = Probe()
     interchange: Interchange = Interchange()
+    circuit: Circuit = Circuit()
     infilling: Infilling = Infilling()
     unmasking: Unmasking = Unmasking()
 

@@ -56,9 +56,13 @@ class Variable(NamedTuple):
     """Draws at least a few prompts, for ``n`` pairs, with a seed and a dataset."""
     answer: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """Returns the first instruction of the answer by value and rest: uint8, shape (n,)."""
+    start: int | None = 0
+    """Index of the first of the tokens that decide it; None if there are no minimal pairs."""
 
 
-def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | None = None) -> pl.DataFrame:
+def counterfactuals(
+    variable: str, n: int, seed: int = 0, dataset: Dataset | None = None, *, minimal: bool = False
+) -> pl.DataFrame:
     """Return ``n`` pairs of test prompts, the same for every model.
 
     ``base`` and ``source`` are prompts; ``base_stacks`` and ``source_stacks`` are their stacks after every
@@ -66,11 +70,18 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     ``base_value`` and ``source_value`` its values, ``base_answer`` and ``source_answer`` the first
     instructions of their answers. ``answer`` is that of the base with the value of the source. It is not the
     base's and, if more than the variable decides, not the source's.
+
+    If ``minimal``, the two differ in nothing else: they have one length, and the source is the base with the
+    tokens of the variable from another test prompt, so that its answer is ``answer``. The source itself may
+    be a program of any split.
     """
     if variable not in VARIABLES:
         raise InputError(f"no variable {variable!r}; {suggest(variable, VARIABLES)}")
     check_counts(seed=seed, n=n)
     definition, dataset = VARIABLES[variable], dataset or Dataset()
+    if minimal and definition.start is None:
+        others = [name for name in VARIABLES if VARIABLES[name].start is not None]
+        raise InputError(f"{variable}: has no minimal pairs; {', '.join(others)} have")
     candidates = definition.candidates(n, seed_of(seed, "counterfactuals", variable), dataset)
     count = len(candidates.value)
     rng = generator(seed, "pairs", variable)
@@ -79,8 +90,11 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     answer = definition.answer(candidates.value[source], candidates.rest[base])
     # A model that ignores the exchange gives the base's answer; it must not be the right one.
     fits = answer != own[base]
+    if minimal:
+        for column in (candidates.prompts.lengths, candidates.token):
+            fits &= column[base] == column[source]
     # One that takes over the whole source gives the source's, which must be wrong if the rest counts.
-    if candidates.rest.any():
+    elif candidates.rest.any():
         fits &= (answer != own[source]) & (own[source] != own[base])
     pairs = np.flatnonzero(fits)[:n]
     if len(pairs) < n:
@@ -88,13 +102,23 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
             f"counterfactuals: {n} of {variable} are wanted, {len(pairs)} were found; ask for fewer or widen "
             "dataset.values"
         )
+    prompts = [candidates.prompts.take(rows[pairs]).to_strings() for rows in (base, source)]
+    answers = [own[base], answer if minimal else own[source]]
+    if minimal:
+        spans = [slice(definition.start, token + 1) for token in candidates.token[base[pairs]].tolist()]
+        prompts[1] = list(map(_spliced, *prompts, spans))
     columns: dict[str, Any] = {"template": [definition.template] * n, "variable": [variable] * n}
-    for name, rows in (("base", base[pairs]), ("source", source[pairs])):
-        columns[name] = candidates.prompts.take(rows).to_strings()
-        columns[f"{name}_stacks"] = [stacks(prompt) for prompt in columns[name]]
+    for name, rows, texts, of_side in zip(
+        ("base", "source"), (base[pairs], source[pairs]), prompts, answers, strict=True
+    ):
+        columns |= {name: texts, f"{name}_stacks": [stacks(text) for text in texts]}
         columns |= {f"{name}_token": candidates.token[rows], f"{name}_value": candidates.value[rows]}
-        columns[f"{name}_answer"] = _characters(own[rows])
+        columns[f"{name}_answer"] = _characters(of_side[pairs])
     return pl.DataFrame({**columns, "answer": _characters(answer[pairs])})
+
+
+def _spliced(base: str, source: str, span: slice) -> str:
+    return base[: span.start] + source[span] + base[span.stop :]
 
 
 def _comparisons(which: str, n: int, seed: int, dataset: Dataset) -> Candidates:
@@ -144,14 +168,25 @@ def _characters(symbols: np.ndarray) -> list[str]:
 
 VARIABLES = {
     "first": Variable("less_greater", "first number", partial(_comparisons, "first"), comparator),
-    "second": Variable("less_greater", "second on the stack", partial(_comparisons, "second"), comparator),
+    "second": Variable(
+        "less_greater", "second on the stack", partial(_comparisons, "second"), comparator, start=None
+    ),
     # The top is Y, and the rest X.
     "top": Variable(
-        "less_greater", "top of the stack", partial(_comparisons, "top"), lambda y, x: comparator(x, y)
+        "less_greater",
+        "top of the stack",
+        partial(_comparisons, "top"),
+        lambda y, x: comparator(x, y),
+        start=HALF,
     ),
-    "difference": Variable("less_greater", "difference", partial(_comparisons, "difference"), comparator),
+    "difference": Variable(
+        "less_greater", "difference", partial(_comparisons, "difference"), comparator, start=None
+    ),
     "call": Variable("subroutines", "value of a call", _calls, comparator),
-    "length": Variable("basic_sequences", "length", partial(_sequences, _LENGTH), _first_of_numeral),
+    # Programs of one length have sequences of one length.
+    "length": Variable(
+        "basic_sequences", "length", partial(_sequences, _LENGTH), _first_of_numeral, start=None
+    ),
     "aggregate": Variable("basic_sequences", "aggregate", partial(_sequences, _AGGREGATE), _first_of_numeral),
 }
 """Variables by name. The numbers are known after the first expression or after both; the length of a sequence

@@ -148,7 +148,7 @@ class GPT(nn.Module):
         """Yield the outputs of the blocks after ``layer``, whose output is ``x_RLD``."""
         attend = self.attend or IMPLEMENTATIONS.get(x_RLD.device.type, attend_eager)
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
-        rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
+        rotation = rotation_of(positions_RL, self.sizes, x_RLD.dtype)
         context = Context(positions_RL, rotation, attend, bias_R1LS, cache)  # once for all blocks
         for number in range(layer, self.sizes.depth):
             if cache is not None:
@@ -160,7 +160,7 @@ class GPT(nn.Module):
         """Yield the attention weights of every block, each of shape (R, H, L, L)."""
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         dtype = self.embed_in.weight.dtype
-        rotation, bias_R1LL = _rotation(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
+        rotation, bias_R1LL = rotation_of(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
         # The last output has no block after it.
         for block, x_RLD in zip(list(self.layers) * self.sizes.loops, stream, strict=False):
             assert isinstance(block, Block)
@@ -215,11 +215,7 @@ class Attention(nn.Module):
 
     def _project(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         # GPT-NeoX interleaves query, key and value per head.
-        qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
-        queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)  # rotated in one operation
-        rotated = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]
-        q_RHLK, k_RHLK = rotated.permute(3, 0, 2, 1, 4)
-        return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
+        return rotated(self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1)), rotation)
 
 
 class MLP(nn.Module):
@@ -231,6 +227,15 @@ class MLP(nn.Module):
 
     def forward(self, x_RLD: Tensor) -> Tensor:
         return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x_RLD)))
+
+
+def rotated(qkv_RLH3K: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values, (R, H, L, K) each, the first two rotated by their positions."""
+    queries_and_keys, values_RLH1K = qkv_RLH3K[..., :2, :], qkv_RLH3K[..., 2:, :]
+    # In one operation.
+    both = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]
+    q_RHLK, k_RHLK = both.permute(3, 0, 2, 1, 4)
+    return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
 
 
 def bias_of(visible_RLS: Tensor, dtype: torch.dtype) -> Tensor:
@@ -267,7 +272,7 @@ def last(stream: Iterator[Tensor]) -> Tensor:
     return deque(stream, maxlen=1).pop()
 
 
-def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def rotation_of(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the factors of rotary positions, which also scale the queries by 1 / sqrt(K).
 
     They are those of the elements and of the elements half a head away, each of shape (R, L, 1, 2, K).

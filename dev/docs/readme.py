@@ -21,7 +21,15 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "grid_regions", "loss_by_template")
 """In the order of the page of a run."""
-SPECIAL = ("accuracy_by_compute", "interchange", "memory", "output_tokens", "training_curve", "unmasking")
+SPECIAL = (
+    "accuracy_by_compute",
+    "circuit",
+    "interchange",
+    "memory",
+    "output_tokens",
+    "training_curve",
+    "unmasking",
+)
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
@@ -29,7 +37,7 @@ FILES = (
 )
 # The data of the training curve have a row per step.
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL if name != "output_tokens"]
-OPTIONAL += [f"figures/{name}.csv" for name in ("interchange", "unmasking")]
+OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "unmasking")]
 """Files that a run may lack."""
 LARGE = ("comparison_grid",)
 """Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""

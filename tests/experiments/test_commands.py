@@ -14,6 +14,7 @@ from cadmus.dataset.manifest import read_split
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.criteria import second_expressions
 from cadmus.evaluate.results import CEILING, accuracy_by
+from cadmus.experiments import circuit
 from cadmus.experiments.interchange import METHODS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
@@ -35,6 +36,7 @@ evaluate:
   grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularization: [1]}
   interchange: {programs: 10}
+  circuit: {programs: 10, variables: [first, top]}
 """
 
 
@@ -95,6 +97,8 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
         ("grid", 9 + 8),
         ("probe", 2 * 2 * 11),
         ("interchange", 7 * 2 * 3),
+        # Variables; edges to the inputs of two heads, to the MLP and to the output.
+        ("circuit", 2 * (6 * 1 + 3 + 4)),
         # Templates, policies, holes; questions, of which none is solved.
         ("infilling", 2 * 2 * 4),
         ("unmasking", 3),
@@ -161,6 +165,11 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
         ("pass_at_k", 3, ["model", "training completion"]),
         ("induction", 3, ["ceiling", "voted", "greedy", "prior", "total variation", "ideal variation"]),
         ("interchange", 7, [*METHODS, "layer", "programs"]),
+        (
+            "circuit",
+            2,
+            ["r of attributed", "r of integrated", "edges", *circuit.METHODS],
+        ),
         ("probe", 2, ["x", "x control", "y", "y control"]),
         ("curve", 3, ["step 1", "step 2"]),
         ("grid", 6, ["Programs", "Accuracy", "Best baseline"]),

@@ -18,6 +18,7 @@ from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.regions import LEARNED
 from cadmus.evaluate.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
+from cadmus.experiments.circuit import METHODS, RIGHT
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
     accuracy_by_compute,
@@ -188,6 +189,20 @@ def interchange() -> pl.DataFrame:
     return results.with_columns(low=low, high=high)
 
 
+def circuit() -> pl.DataFrame:
+    """Return results of a variable with three edges, and of one without pairs that count."""
+    edges = [("embedding", "mlp 1"), ("embedding", "output"), ("mlp 1", "output")]
+    rows = [
+        (variable, *edge, programs, *([(number + 1) / 4] * 4 if programs else [None] * 4))
+        for variable, programs in (("first", 100), ("call", 0))
+        for number, edge in enumerate(edges)
+    ]
+    names = ["variable", "sender", "receiver", "programs", *METHODS]
+    results = pl.DataFrame(rows, schema=names, orient="row")
+    right = pl.when(pl.col("programs") > 0).then((100 - 60 * pl.col("effect")).cast(pl.Int64))
+    return results.with_columns(right.alias(name) for name in RIGHT)
+
+
 def infilling() -> pl.DataFrame:
     """Return results of two questions, one without programs for the longest hole."""
     rows = [
@@ -238,6 +253,7 @@ RESULTS = {
     "pass_at_k": samples,
     "interchange": interchange,
     "induction": induction,
+    "circuit": circuit,
     "infilling": infilling,
     "unmasking": unmasking,
     "metrics": training,

@@ -1,0 +1,135 @@
+"""Circuits: which edges between the parts of a model carry a variable, measured by exchanging each.
+
+Methods that find circuits are judged against one another, as nobody knows which edges matter. Here a pair of
+programs differs in one known variable, the right answers are known, and the model is small enough to measure
+every edge (:mod:`cadmus.model.circuit`). So an estimate by gradients is compared with what it estimates, and
+each method by the circuits that it chooses: of all edges, the ones with the largest scores.
+"""
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import polars as pl
+
+from cadmus.columns import COUNT, NUMBER, Column, one_of
+from cadmus.config.evaluation import Local
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.tools import generator, progress, seed_of
+
+if TYPE_CHECKING:
+    from cadmus.model.circuit import Graph
+
+METHODS = ("effect", "attributed", "integrated", "random")
+"""Scores of the edges: measured, estimated by gradients at the base or at some points on the way to the
+source, and random numbers."""
+RIGHT = tuple(f"{method}_right" for method in METHODS)
+"""Answers that stay right in the circuit of an edge and all with larger scores; null for most sizes."""
+POINTS = 5
+PART = Column(
+    str,
+    pattern=r"embedding|output|mlp \d{1,3}|head \d{1,3}\.\d{1,3}( query| key| value)?",
+    form="a part of a model",
+)
+ENOUGH = 0.9
+
+
+def measure(subject: Subject) -> pl.DataFrame:
+    """Circuits: which edges between the parts of a model carry a variable.
+
+    Each edge is exchanged alone, for pairs of programs that differ in one variable of the VM, and its effect
+    on the answer is compared with estimates by gradients. The largest edges of each method make circuits, in
+    which all other edges are exchanged.
+    """
+    from cadmus.evaluate.counterfactuals import counterfactuals
+    from cadmus.model.circuit import Graph, edges_of, minimal_pairs_of
+
+    config, model = subject.config, subject.model()
+    settings = config.evaluate.circuit
+    tables = []
+    kinds = {"changed": pl.Int64, **dict.fromkeys(METHODS, pl.Float64), **dict.fromkeys(RIGHT, pl.Int64)}
+    for variable in progress("circuit", settings.variables):
+        seed = seed_of(config.seed, "circuit", variable)
+        table = counterfactuals(variable, settings.programs, seed, config.dataset, minimal=True)
+        pairs = minimal_pairs_of(model, table)
+        programs = len(pairs.end_R)
+        # A model that gets no pair right has no effects.
+        measured = _measured(Graph(model, pairs), seed) if programs else dict.fromkeys(kinds)
+        edges = pl.DataFrame(edges_of(model).named(), ["sender", "receiver"], orient="row")
+        columns = {"variable": variable, **edges.to_dict(), "programs": programs, **measured}
+        tables.append(pl.DataFrame(columns, schema_overrides=kinds))
+    return pl.concat(tables)
+
+
+def _measured(graph: "Graph", seed: int) -> dict[str, Any]:
+    """Return the scores of the edges, and the answers that stay right in the circuits of each."""
+    from cadmus.model.circuit import circuit_sizes
+
+    effects, changed = graph.effects()
+    random = generator(seed, "random").random(len(effects))
+    estimates = [graph.attributed(points) for points in (1, POINTS)]
+    columns: dict[str, Any] = {"changed": changed}
+    sizes = circuit_sizes(len(effects))
+    for method, name, scores in zip(METHODS, RIGHT, (effects, *estimates, random), strict=True):
+        right: list[int | None] = [None] * len(scores)
+        smallest = np.argsort(-abs(scores), kind="stable")[np.array(sizes) - 1]
+        for edge, count in zip(smallest.tolist(), graph.kept(scores, sizes), strict=True):
+            right[edge] = count
+        columns |= {method: scores, name: right}
+    return columns
+
+
+def curves(results: pl.DataFrame) -> pl.DataFrame:
+    """Return how many answers stay right by variable, method and edges of the circuit."""
+    parts = []
+    for method, right in zip(METHODS, RIGHT, strict=True):
+        size = pl.col(method).abs().rank("ordinal", descending=True).over("variable").cast(pl.Int64)
+        part = results.select(
+            "variable", pl.lit(method).alias("method"), size.alias("edges"), "programs", right=right
+        )
+        # A variable without pairs has a row all the same.
+        first = (pl.col("programs") == 0) & (pl.int_range(pl.len()).over("variable") == 0)
+        parts.append(part.filter(pl.col("right").is_not_null() | first).sort("variable", "edges"))
+    return pl.concat(parts).with_columns(accuracy=pl.col("right") / pl.col("programs"))
+
+
+def findings(results: pl.DataFrame) -> Findings:
+    """Return how well gradients estimate the effects, and how many edges are enough."""
+    table = results.group_by("variable", maintain_order=True).agg(
+        *(pl.corr("effect", name).fill_nan(None).alias(f"r of {name}") for name in METHODS[1:3]),
+        pl.len().cast(pl.Int64).alias("edges"),
+    )
+    enough = curves(results).filter(pl.col("accuracy") >= ENOUGH)
+    for method in METHODS:
+        least = enough.filter(method=method).group_by("variable").agg(pl.col("edges").min().alias(method))
+        table = table.join(least, "variable", "left", maintain_order="left")
+    return Findings(
+        "correlation r of each estimate with the measured effects of all edges; and how many edges each\n"
+        f"method needs for {ENOUGH:.0%} of the answers",
+        table,
+    )
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    attention="causal",
+    columns={
+        "variable": one_of(get_args(Local)),
+        "sender": PART,
+        "receiver": PART,
+        "programs": COUNT,
+        "changed": COUNT.or_null(),
+        **dict.fromkeys(METHODS, NUMBER.or_null()),
+        **dict.fromkeys(RIGHT, COUNT.or_null()),
+    },
+    findings=findings,
+    figures=(
+        Figure(
+            "circuit",
+            "Circuits. Above: how many answers stay right if a model keeps only the edges with the largest "
+            "scores and reads all others from a program that differs in one variable; scores are measured by "
+            "exchanging each edge alone, estimated by gradients at the program or at five points on the way "
+            "to the other one, or random. Below: each edge, its estimate against its measured effect, both "
+            "as fractions of what the whole other program does.",
+        ),
+    ),
+)
