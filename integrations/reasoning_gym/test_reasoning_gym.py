@@ -65,7 +65,7 @@ def test_all_templates_take_turns_at_every_level():
     for level in range(4):
         made = reasoning_gym.create_dataset("cadmus", template="all", split="test", level=level, size=90)
         items = list(made)
-        of = [item["metadata"]["task"]["template"] for item in items]
+        of = [item["metadata"]["difficulty"]["template"] for item in items]
         assert of == [*OF_THE_PAPER] * 10
         assert [made.score_answer(item["answer"], item) for item in items] == [1] * 90
         difficulties = [item["metadata"]["difficulty"] for item in items]
