@@ -15,7 +15,7 @@ def test_the_page_trains_and_evaluates_a_model(tmp_path, monkeypatch, capsys):
     page = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     changes = {
-        "range(2_000)": "range(3)",
+        "range(1_000)": "range(3)",
         # Until shards have a column split.
         'pl.scan_parquet("results/quick/dataset/data").filter(split="train").collect()["program"]': (
             "pl.Series(read_split('results/quick/dataset', 'train').programs.to_strings())"
