@@ -76,7 +76,7 @@ def test_a_function_that_asks_an_export_has_its_results(place, config, tmp_path,
     expected = pipeline.evaluate(experiment, place / "model", other, place / "dataset", config)
     if experiment == "completions":
         assert 0 < expected.filter(policy="model")["ended"].sum() < expected.filter(policy="model").height
-        # What was cut off has no text here.
+        # Here completions that were cut off have no text.
         found, expected = (each.drop("completion", "uses_drop", "next_token") for each in (found, expected))
     assert found.equals(expected)
     origins = [pl.read_parquet_metadata(path) for path in (own, other)]
