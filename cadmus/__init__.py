@@ -13,6 +13,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
+    from cadmus.experiments.external import evaluate_model
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, stacks, trace
 
@@ -22,6 +23,7 @@ __all__ = [
     "Task",
     "Verdict",
     "__version__",
+    "evaluate_model",
     "run",
     "sample",
     "stacks",
@@ -40,6 +42,7 @@ _SOURCES = {
     "Reason": ("cadmus.api", "sample"),
     "Task": ("cadmus.api", "sample"),
     "Verdict": ("cadmus.api", "sample"),
+    "evaluate_model": ("cadmus.experiments.external", "model"),
     "run": ("cadmus.vm.reference", ""),
     "sample": ("cadmus.api", "sample"),
     "stacks": ("cadmus.vm.reference", ""),

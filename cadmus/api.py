@@ -1,9 +1,9 @@
 """Functions for notebooks, training with rewards and evaluation harnesses, offered by the package itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, count, islice, repeat
-from operator import add
+from operator import add, itemgetter
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -12,9 +12,9 @@ from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset, validate
 from cadmus.dataset import sampler
 from cadmus.dataset.splits import Seen
-from cadmus.errors import Defect, InputError, check_counts, suggest
+from cadmus.errors import Defect, InputError, check_counts, check_types, suggest
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import Question, questions_of
+from cadmus.evaluate.questions import Question, named, questions_of
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
@@ -29,16 +29,21 @@ _INSTRUCTIONS = isa.BY_SYMBOL.keys() - {isa.END}
 
 
 class Task(NamedTuple):
-    """A program that is asked a question: one item of :func:`tasks`."""
+    """A program that is asked a question: one item of :func:`tasks`, or made from columns of your own."""
 
     prompt: str
     """The program up to where its question begins; a model continues it."""
     reference: str
     """The rest of the program, without the end ``.``; one of the right completions."""
-    template: str
-    split: str
     question: str
     """A question of docs/grading.md, such as ``equality_comparator``."""
+    split: str | None = None
+    """The split that it was sampled from, if known."""
+
+    @property
+    def template(self) -> str:
+        """The template that asks the question."""
+        return named(self.question).template
 
 
 class Reason(StrEnum):
@@ -131,26 +136,20 @@ def tasks(
 
 
 @overload
-def verify(  # type: ignore[overload-overlap]
-    prompt: str, completion: str, reference: str, question: str, *, ended: bool = ..., dataset: Section = ...
-) -> Verdict: ...
+def verify(task: Task, completion: str | None, *, ended: bool = ..., dataset: Section = ...) -> Verdict: ...
 @overload
 def verify(
-    prompt: Sequence[str],
-    completion: Sequence[str],
-    reference: Sequence[str],
-    question: str | Sequence[str],
+    task: Collection[Task],
+    completion: Collection[str | None],
     *,
-    ended: bool | Sequence[bool] = ...,
+    ended: bool | Collection[bool] = ...,
     dataset: Section = ...,
 ) -> list[Verdict]: ...
 def verify(
-    prompt: str | Sequence[str],
-    completion: str | Sequence[str],
-    reference: str | Sequence[str],
-    question: str | Sequence[str],
+    task: Task | Collection[Task],
+    completion: str | Collection[str | None] | None,
     *,
-    ended: bool | Sequence[bool] = True,
+    ended: bool | Collection[bool] = True,
     dataset: Section = None,
 ) -> Verdict | list[Verdict]:
     """Grade completions of tasks exactly as ``cadmus evaluate completions`` does.
@@ -158,46 +157,55 @@ def verify(
     No text raises an error, however bad: the verdict says what is wrong with it.
 
     Args:
-        prompt: the prompt of a task, or a list of n.
-        completion: what follows the prompt, or a list of n. One end ``.`` at its end is ignored.
-        reference: the reference of the task, or a list of n.
-        question: the question of the task, or a list of n; one name applies to all n.
-        ended: whether the completion ended by itself, or a list of n. Pass False for one that a token limit
-            cut off.
+        task: a task, or a list of n.
+        completion: what follows the prompt, or a list of n. One end ``.`` at its end is ignored. None is an
+            empty completion that did not end.
+        ended: whether the completion ended by itself, or a list of n; one value applies to all n. Pass False
+            for one that a token limit cut off.
         dataset: the ``dataset`` that the tasks were sampled with. It limits the length of programs, and fresh
             inputs of induction are drawn from it.
     """
-    single = isinstance(completion, str)
     section = _section(dataset)
-    n = 1 if single else len(completion)
+    if isinstance(task, Task):
+        return _verdicts([task], [completion], [ended], section)[0]
+    n = len(tasks := _listed("task", task))
+    is_one = isinstance(ended, bool | np.bool_)
+    ends = [ended] * n if is_one else _listed("ended", ended, n)
+    return _verdicts(tasks, _listed("completion", completion, n), ends, section)
+
+
+def _listed(name: str, value: Any, n: int | None = None) -> list[Any]:
+    """Return an argument of :func:`verify` as a list, of length ``n`` if it is not None."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Collection):
+        form = "a Task or a list of them" if n is None else f"a list of {n}, one for each task"
+        fix = "; make one with Task(prompt, reference, question)" if n is None else ""
+        raise InputError(f"{name}: must be {form}, got {type(value).__name__}{fix}")
+    if n not in (None, len(value)):
+        raise InputError(f"{name}: must be a list of {n}, one for each task, got a list of {len(value)}")
+    return [*value]
+
+
+def _verdicts(tasks: list[Any], completions: list[Any], ended: list[Any], dataset: Dataset) -> list[Verdict]:
+    """Grade n completions of n tasks."""
+    check_types("task", tasks, Task, "a Task, such as Task(prompt, reference, question)")
+    check_types("completion", completions, str | None, "text, or None if there is none")
+    check_types("ended", ended, bool | np.bool_, "True or False")
+    fields = [list(map(itemgetter(place), tasks)) for place in range(3)]
+    for name, values in zip(Task._fields, fields, strict=False):
+        check_types(f"{name} of task", values, str, "text")
+    prompts, references, questions = fields
     known = {name: question for template in TEMPLATES for name, question in questions_of(template).items()}
-    questions = _column("question", question, n, single, shared=True)
     for name in set(questions) - known.keys():
         raise InputError(f"no question {name!r}; {suggest(name, known)}")
-    prompts = _column("prompt", prompt, n, single)
-    references = _column("reference", reference, n, single)
-    ends = _column("ended", ended, n, single, shared=True)
-    texts = [text.removesuffix(isa.END) for text in _column("completion", completion, n, single)]
-    reasons = [_unreadable(*row, section.max_length) for row in zip(prompts, texts, references, strict=True)]
+    texts = [(text or "").removesuffix(isa.END) for text in completions]
+    ends = [bool(end) and text is not None for end, text in zip(ended, completions, strict=True)]
+    reasons = [_unreadable(*row, dataset.max_length) for row in zip(prompts, texts, references, strict=True)]
     for name in dict.fromkeys(questions):
-        rows = [row for row in range(n) if questions[row] == name and reasons[row] is None]
+        rows = [row for row, asked in enumerate(questions) if asked == name and reasons[row] is None]
         answers = [(prompts[row], texts[row], references[row], ends[row]) for row in rows]
-        for row, reason in zip(rows, _grade(known[name], answers, section), strict=True):
+        for row, reason in zip(rows, _grade(known[name], answers, dataset), strict=True):
             reasons[row] = reason
-    verdicts = [_VERDICTS[reason] for reason in reasons if reason]
-    return verdicts[0] if single else verdicts
-
-
-def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -> Sequence[Any]:
-    """Return an argument of :func:`verify` as a list of n; one that is ``shared`` may apply to all n."""
-    is_one = isinstance(value, str | bool | np.bool_)
-    if is_one and (single or shared):
-        return [value] * n
-    if is_one or single or len(value) != n:
-        form = "one value" if single else f"a list of length {n}"
-        got = "one string" if is_one else f"a list of length {len(value)}"
-        raise InputError(f"{name}: must be {form}, as completion is, got {got}")
-    return value
+    return [_VERDICTS[reason] for reason in reasons if reason]
 
 
 def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -> Reason | None:
@@ -265,7 +273,7 @@ def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, nu
         programs = samples.programs.take(rows)
         prompts = programs.prefixes(prompt_length).to_strings()
         references = programs.suffixes(prompt_length).to_strings()
-        yield from map(Task, prompts, references, repeat(template), repeat(split), repeat(name))
+        yield from map(Task, prompts, references, repeat(name), repeat(split))
 
 
 def _section(dataset: Section) -> Dataset:

@@ -1,9 +1,11 @@
 """The kinds of errors that Cadmus distinguishes, and the errors of libraries in one line."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
+from types import UnionType
 
 
 class CadmusError(Exception):
@@ -67,6 +69,14 @@ def check_counts(**counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
             raise InputError(f"{name}: must be a whole number of at least 0, got {value!r}")
+
+
+def check_types(name: str, values: Sequence[object], kind: type | UnionType, form: str) -> None:
+    """Check that all values of a list are of a kind, which ``form`` describes."""
+    # By type first: lists may be long, and have few types.
+    for wrong in (found for found in set(map(type, values)) if not issubclass(found, kind)):
+        row, value = next((row, value) for row, value in enumerate(values) if type(value) is wrong)
+        raise InputError(f"{name} {row}: must be {form}, got {reprlib.repr(value)}")
 
 
 def printable(text: str) -> str:

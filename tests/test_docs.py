@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from cadmus import Cadmus, verify
+from cadmus import Cadmus, Task, verify
 from cadmus.cli.main import cadmus
 from cadmus.config import OF_THE_PAPER
 from cadmus.config.study import load_study
@@ -75,7 +75,7 @@ def test_the_shipped_model_solves_the_examples():
     for (template, prompt, shown), text in zip(pairs, written.to_strings(), strict=True):
         # The second of two questions may be the one that is asked.
         assert any(
-            all(verify([prompt] * 2, [shown, text], [shown] * 2, question))
+            all(verify([Task(prompt, shown, question)] * 2, [shown, text]))
             for question in questions_of(template)
         ), (prompt, text)
 

@@ -8,7 +8,7 @@ SLOW = "deepspeed joblib matplotlib numba polars pyarrow scipy sklearn sympy tor
 EXTRAS = (
     "joblib matplotlib numba numpy openai polars pyarrow pydantic sklearn starlette torch tqdm uvicorn yaml"
 )
-TASK = "task = next(cadmus.tasks('equality')); cadmus.verify(*task[:2], task.reference, task.question)"
+TASK = "task = next(cadmus.tasks('equality')); cadmus.verify(task, task.reference)"
 
 
 def command(*words: str) -> str:

@@ -6,6 +6,7 @@ from itertools import islice
 from types import FrameType
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs
 
+GREATER = Task("34+6", ">", "less_greater")
 INSTRUCTIONS = "0123456789tZ+-*/%xn<>=!?'BaEu\\;fghFGRmwlbcc@L$XNASVKIY:\"_sori&|~e"
 
 
@@ -31,11 +33,11 @@ def first(n: int, *arguments, **options) -> list[Task]:
 def test_tasks_are_programs_of_their_split_that_their_reference_solves(question, split):
     template = QUESTIONS[question].template
     found = first(40, template, split, question=question, seed=5)
-    assert {task[2:] for task in found} == {(template, split, question)}
+    assert {(task.template, task.split, task.question) for task in found} == {(template, split, question)}
     programs = Programs.from_strings(task.prompt + task.reference for task in found)
     assert (split_of(programs, Dataset().eval_fraction) == ["train", "validation", "test"].index(split)).all()
-    prompts, references = zip(*(task[:2] for task in found), strict=True)
-    assert set(verify(prompts, references, references, question)) == {Verdict(True, True, Reason.SOLVED)}
+    verdicts = verify(found, [task.reference for task in found])
+    assert set(verdicts) == {Verdict(True, True, Reason.SOLVED)}
 
 
 def test_the_default_question_has_the_name_of_the_template(monkeypatch):
@@ -98,6 +100,7 @@ def test_a_question_without_prompts_is_refused(monkeypatch):
         ("34+6", ">", ">", "less_greater", "solved"),
         ("34+6", ">.", ">", "less_greater", "solved"),
         ("34+6", "", ">", "less_greater", "unanswered"),
+        ("34+6", None, ">", "less_greater", "not_ended"),
         ("34+6", ".", ">", "less_greater", "unanswered"),
         ("34+6", "=!", ">", "less_greater", "unanswered"),
         ("34+6", "<", ">", "less_greater", "false"),
@@ -129,34 +132,56 @@ def test_a_question_without_prompts_is_refused(monkeypatch):
     ],
 )
 def test_verdicts_say_why(prompt, completion, reference, question, reason):
-    verdict = verify(prompt, completion, reference, question)
+    task = Task(prompt, reference, question)
+    verdict = verify(task, completion)
     verified = reason in ("solved", "fits", "unanswered")
     assert verdict == (reason == "solved", verified, reason)
     assert bool(verdict) is verdict.solved
     # A bad task does not change the verdicts on the others of its batch.
-    rows = [("34+6", ">", ">", "less_greater"), (prompt, completion, reference, question)] * 2
-    assert verify(*map(list, zip(*rows, strict=True))) == [(True, True, "solved"), verdict] * 2
+    batch = verify([GREATER, task] * 2, [">", completion] * 2)
+    assert batch == [(True, True, "solved"), verdict] * 2
 
 
 def test_a_completion_that_was_cut_off_is_not_solved():
-    assert verify("34+6", ">", ">", "less_greater", ended=False).reason is Reason.NOT_ENDED
-    cut = verify(["34+6"] * 2, [">"] * 2, [">"] * 2, "less_greater", ended=np.array([True, False]))
-    assert [verdict.solved for verdict in cut] == [True, False]
+    assert verify(GREATER, ">", ended=False).reason is Reason.NOT_ENDED
+    cut = verify([GREATER] * 3, [">", ">", None], ended=np.array([True, False, True]))
+    assert [verdict.solved for verdict in cut] == [True, False, False]
+
+
+def test_a_completion_that_is_missing_does_not_solve_what_ending_at_once_solves():
+    label = Task("\\0>;2f", "", "apply_labels")
+    assert [verify(label, text).solved for text in ("", ".", None)] == [True, True, False]
+
+
+@pytest.mark.parametrize("collection", [tuple, pl.Series, np.array])
+def test_columns_of_any_kind(collection):
+    texts = collection([">", "<", ">."])
+    verdicts = verify((GREATER,) * 3, texts, ended=collection([True, True, True]))
+    assert [verdict.solved for verdict in verdicts] == [True, False, True]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("task", "completion", "options", "message"),
     [
-        (("1", "=", "=", "equalitty"), "no question 'equalitty'; did you mean 'equality'"),
-        ((["1"], ["="], ["="], ["equalitty"]), "no question 'equalitty'"),
-        ((["1"], ["=", "<"], ["="], "less_greater"), "prompt: must be a list of length 2.*length 1"),
-        (("1", ["="], ["="], "less_greater"), "prompt: must be a list of length 1.*one string"),
-        ((["1"], "=", "=", "less_greater"), "prompt: must be one value.*a list of length 1"),
+        (Task("1", "=", "equalitty"), "=", {}, "no question 'equalitty'; did you mean 'equality'"),
+        ([Task("1", "=", "equalitty")], ["="], {}, "no question 'equalitty'"),
+        (Task("1", "=", None), "=", {}, "question of task 0: must be text, got None"),
+        ([Task("1", "=", "equality"), Task("1", 3, "equality")], ["="] * 2, {}, "reference of task 1: .* 3"),
+        ("34+6", ">", {}, "task: must be a Task or a list of them, got str; make one with Task"),
+        ([("34+6", ">", "less_greater")], [">"], {}, "task 0: must be a Task, such as"),
+        (islice(tasks("equality"), 2), ["="] * 2, {}, "task: must be a Task or a list of them, got islice"),
+        ([GREATER], ["=", "<"], {}, "completion: must be a list of 1, .*, got a list of 2"),
+        ([GREATER], ">", {}, "completion: must be a list of 1, one for each task, got str"),
+        ([GREATER], [b">"], {}, "completion 0: must be text, or None if there is none, got b'>'"),
+        ([GREATER] * 2, [">", float("nan")], {}, "completion 1: must be text, or None .*, got nan"),
+        (GREATER, [">"], {}, r"completion 0: must be text, or None if there is none, got \['>'\]"),
+        (GREATER, ">", {"ended": [False]}, r"ended 0: must be True or False, got \[False\]"),
+        ([GREATER], [">"], {"ended": [True, False]}, "ended: must be a list of 1, .*, got a list of 2"),
     ],
 )
-def test_verify_rejects_arguments_that_do_not_match(arguments, message):
+def test_verify_rejects_arguments_that_do_not_match(task, completion, options, message):
     with pytest.raises(InputError, match=message):
-        verify(*arguments)
+        verify(task, completion, **options)
 
 
 text = st.text(max_size=80) | st.text(INSTRUCTIONS + ".", max_size=80)
@@ -165,15 +190,19 @@ text = st.text(max_size=80) | st.text(INSTRUCTIONS + ".", max_size=80)
 @settings(max_examples=400)
 @given(
     st.lists(
-        st.tuples(text, text, text, st.sampled_from([*QUESTIONS]), st.booleans()), min_size=1, max_size=5
+        st.tuples(
+            st.builds(Task, text, text, st.sampled_from([*QUESTIONS])), text | st.none(), st.booleans()
+        ),
+        min_size=1,
+        max_size=5,
     )
 )
 def test_no_text_raises_an_error(rows):
-    *texts, ended = map(list, zip(*rows, strict=True))
-    verdicts = verify(*texts, ended=ended)
+    found, texts, ended = map(list, zip(*rows, strict=True))
+    verdicts = verify(found, texts, ended=ended)
     alone = [verify(*row, ended=end) for *row, end in rows]
     assert verdicts == alone
-    assert verify([], [], [], []) == []
+    assert verify([], []) == []
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -189,7 +218,7 @@ def test_verdicts_equal_the_criterion_of_the_question(question):
     programs = Programs.from_strings(map("".join, zip(prompts, references, strict=True)))
     lengths = np.array([len(prompt) for prompt in prompts])
     of = Completed(programs, lengths, Programs.from_strings(completions), np.ones(200, np.bool_), Dataset())
-    verdicts = verify(prompts, completions, references, question)
+    verdicts = verify(found, completions)
     assert [verdict.solved for verdict in verdicts] == QUESTIONS[question].solves(of).tolist()
     short = of.full.lengths <= Dataset().max_length
     assert [verdict.verified for verdict in verdicts] == (of.verified & short).tolist()
@@ -200,8 +229,8 @@ def test_tasks_and_verdicts_are_computed_in_batches():
     next(tasks("less_greater"))
     found: list[Task] = []
     assert calls(lambda: found.extend(first(10_000, "less_greater", "test"))) < 5 * 10_000
-    prompts, references = zip(*(task[:2] for task in found), strict=True)
-    assert calls(lambda: verify(prompts, references, references, "less_greater")) < 20 * 10_000
+    references = [task.reference for task in found]
+    assert calls(lambda: verify(found, references)) < 20 * 10_000
 
 
 def calls(action: Callable[[], object]) -> int:

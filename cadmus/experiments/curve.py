@@ -44,6 +44,7 @@ def findings(results: pl.DataFrame) -> Findings:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    needs="the snapshots of a training",
     columns={
         "step": COUNT,
         "tokens": COUNT,

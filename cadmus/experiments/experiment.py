@@ -65,6 +65,8 @@ class Experiment:
     """True if it reads the test split."""
     snapshots: bool = False
     """True if it reads the snapshots of a training instead of one model."""
+    needs: str | None = None
+    """What it needs of a model besides completions and next-token logits; None if these are enough."""
     attention: Literal["causal", "full"] | None = None
     """``model.attention`` of the models that it can ask; None if it asks all."""
 
@@ -162,11 +164,16 @@ class Subject:
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), split."""
         from cadmus.dataset.manifest import read_manifest
-        from cadmus.model.export import weights_digest
 
         return {
             "config_digest": digest(self.config.model_dump()),
-            "model_digest": weights_digest(self.directory),
+            **self.model_metadata(),
             **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset).digest}),
             "split": self.config.evaluate.split,
         }
+
+    def model_metadata(self) -> dict[str, str]:
+        """Return the digest of the model."""
+        from cadmus.model.export import weights_digest
+
+        return {"model_digest": weights_digest(self.directory)}

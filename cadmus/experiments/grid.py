@@ -45,7 +45,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     predicted = np.empty(len(programs), np.int64)
     for first in progress("grid", range(0, len(programs), _PROGRAMS_AT_ONCE)):
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
-        predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
+        predicted[rows] = model.next_tokens(prompts.take(rows))
     counted: dict[str, np.ndarray | None] = {
         "correct": predicted == expected,
         **{name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()},

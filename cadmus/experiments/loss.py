@@ -51,6 +51,7 @@ def findings(results: pl.DataFrame) -> Findings:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    needs="next-token probabilities of whole programs",
     columns={
         "template": NAME,
         "program": PROGRAM,

@@ -201,6 +201,7 @@ def findings(results: pl.DataFrame) -> Findings:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    needs="hidden states",
     attention="causal",
     columns={
         **{"target": one_of(("x", "y")), "layer": LAYER, "token": TOKEN},

@@ -61,6 +61,7 @@ def findings(results: pl.DataFrame) -> Findings:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    needs="the order of masked diffusion",
     attention="full",
     columns={
         "question": NAME,

@@ -117,9 +117,12 @@ def answer_text(completion: str, alphabet: str) -> str:
     return completion if alphabet == "program" else translate(completion, alphabet)
 
 
-def completion_in(text: str, alphabet: str) -> str:
+def completion_in(text: object, alphabet: str) -> str | None:
     """Return the completion, in normal symbols, in an answer to :func:`question_text`.
 
-    White space around it is ignored. Another answer gives :data:`UNREADABLE`, which verifies nothing.
+    White space around it is ignored. Another answer gives :data:`UNREADABLE`, which verifies nothing. What is
+    not text, as libraries may give for a failed or truncated answer, is None, no completion.
     """
+    if not isinstance(text, str):
+        return None
     return text.strip() if alphabet == "program" else read_answer(text, alphabet) or UNREADABLE

@@ -4,7 +4,8 @@
 ``save_pretrained`` of ``transformers`` saved has no ``meta.json``; ``config.json`` has its sizes then.
 
 Prompts are padded with the end token. A padding token of its own would need an id of its own, and all 65 ids
-are instructions: a 66th would be a 66th output of the model. Attention masks hide the padding.
+are instructions: a 66th would be a 66th output of the model. Attention masks hide the padding. Labels must be
+padded by length, because masking those of the padding token hides the end (docs/integrations.md).
 """
 
 import json

@@ -133,6 +133,10 @@ class Cadmus:
         self.in_batches(compute, prompts.lengths)
         return logits
 
+    def next_tokens(self, prompts: Batch) -> np.ndarray:
+        """Return the id of the most likely instruction after each prompt: int64, shape (n,)."""
+        return self.next_logits(prompts).argmax(1)
+
     @torch.inference_mode()
     def complete(
         self,

@@ -43,7 +43,7 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
     right = np.ones(len(table), np.bool_)
     for side, prompts in programs.items():
         expected = TOKEN_OF_BYTE[np.frombuffer("".join(table[f"{side}_answer"]).encode(), np.uint8)]
-        right &= model.next_logits(prompts).argmax(-1) == expected
+        right &= model.next_tokens(prompts) == expected
     rows = np.flatnonzero(right)
     place = torch.arange(len(rows), device=model.device)
     states, tokens = {}, {}

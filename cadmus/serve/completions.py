@@ -4,6 +4,7 @@ A token is an instruction. The model continues the prompt or, of a chat, the tex
 """
 
 import asyncio
+import json
 import reprlib
 import secrets
 import time
@@ -53,6 +54,7 @@ class Parameters(BaseModel):
         BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
     ] = []
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stream: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -96,7 +98,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         # The default of OpenAI's completions; a chat has none.
         max_tokens = 16 if parameters.max_tokens is None else parameters.max_tokens
         content = await answer(request, parameters, parameters.prompt, max_tokens)
-        return _response("cmpl", "text_completion", content)
+        return _response(parameters, "cmpl", "text_completion", content)
 
     async def chat(request: Request) -> Response:
         parameters = _parse(await body_of(request))
@@ -104,8 +106,10 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         max_tokens = next(limit for limit in limits if limit is not None)
         content = await answer(request, parameters, _last_text(parameters.messages), max_tokens)
         for choice in content["choices"]:
-            choice["message"] = {"role": "assistant", "content": choice.pop("text")}
-        return _response("chatcmpl", "chat.completion", content)
+            text = choice.pop("text")
+            choice["delta" if parameters.stream else "message"] = {"role": "assistant", "content": text}
+        kind = "chat.completion.chunk" if parameters.stream else "chat.completion"
+        return _response(parameters, "chatcmpl", kind, content)
 
     routes = [
         Route("/health", lambda request: JSONResponse({"status": "ok"})),
@@ -130,8 +134,12 @@ def _parse(body: bytes) -> Parameters:
     raise ApiError(f"{message}, got {reprlib.repr(problem['input'])}", name)
 
 
-def _response(prefix: str, kind: str, content: dict[str, Any]) -> Response:
-    return JSONResponse({"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **content})
+def _response(parameters: Parameters, prefix: str, kind: str, content: dict[str, Any]) -> Response:
+    """Return the content as JSON or, as a stream, in one event: clients such as verifiers only stream."""
+    content = {"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **content}
+    if not parameters.stream:
+        return JSONResponse(content)
+    return Response(f"data: {json.dumps(content)}\n\ndata: [DONE]\n\n", media_type="text/event-stream")
 
 
 def _read_prompts(prompt: str | list[str], parameters: Parameters, max_length: int) -> list[str]:

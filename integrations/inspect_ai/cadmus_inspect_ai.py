@@ -3,6 +3,7 @@
 from itertools import islice
 from typing import Any
 
+from cadmus import Task as Program
 from cadmus import tasks, verify
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.questions import QUESTIONS
@@ -67,10 +68,9 @@ def solved(alphabet: str, dataset: dict[str, Any] | None) -> Scorer:
     """Score a completion as correct if it solves the question; the explanation is the reason."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        found, output = state.metadata, state.output
-        completion = completion_in(output.completion, alphabet)
-        texts = found["prompt"], completion, found["reference"], found["question"]
-        verdict = verify(*texts, ended=output.stop_reason == "stop", dataset=dataset)
+        output, completion = state.output, completion_in(state.output.completion, alphabet)
+        program = Program(**state.metadata)
+        verdict = verify(program, completion, ended=output.stop_reason == "stop", dataset=dataset)
         return Score(
             value=CORRECT if verdict.solved else INCORRECT, answer=completion, explanation=verdict.reason
         )

@@ -130,10 +130,9 @@ class CadmusDataset(ProceduralDataset):
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
         """Return 1 if the answer solves the question of an item, else 0."""
-        task = entry["metadata"]["task"]
-        texts = task["prompt"], completion_in(answer or "", self.config.alphabet), task["reference"]
-        verdict = verify(*texts, task["question"], ended=answer is not None, dataset=self.config.section())
-        return float(verdict.solved)
+        task = Task(**entry["metadata"]["task"])
+        completion = completion_in(answer, self.config.alphabet)
+        return float(verify(task, completion, dataset=self.config.section()).solved)
 
 
 class CadmusCurriculum(BaseCurriculum):

@@ -23,7 +23,7 @@ def test_items_are_the_tasks_and_their_answers_score_1(question):
     assert [item["question"] for item in made] == [task.prompt for task in found]
     assert [made.score_answer(item["answer"], item) for item in made] == [1] * 30
     assert made[29]["metadata"]["task"]["reference"] == found[29].reference
-    assert made.score_answer(None, made[0]) == made.score_answer("q" * 1_000, made[0]) == 0
+    assert [made.score_answer(answer, made[0]) for answer in (None, "q" * 1_000, 3, ["="])] == [0] * 4
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -65,7 +65,7 @@ def test_all_templates_take_turns_at_every_level():
     for level in range(4):
         made = reasoning_gym.create_dataset("cadmus", template="all", split="test", level=level, size=90)
         items = list(made)
-        of = [item["metadata"]["task"]["template"] for item in items]
+        of = [item["metadata"]["difficulty"]["template"] for item in items]
         assert of == [*OF_THE_PAPER] * 10
         assert [made.score_answer(item["answer"], item) for item in items] == [1] * 90
         difficulties = [item["metadata"]["difficulty"] for item in items]

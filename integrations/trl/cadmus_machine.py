@@ -72,6 +72,8 @@ class Machine:
         """
         if self.ended:
             raise InputError("the program has ended")
+        if not isinstance(instructions, str):
+            raise InputError(f"instructions: must be text, got {instructions!r}")
         body = instructions.removesuffix(isa.END)
         before = self.program + self._written()
         program = isa.check_prefix(before + body)
@@ -90,8 +92,8 @@ class Machine:
     @property
     def verdict(self) -> Verdict:
         """The grade of what was written so far, as ``cadmus evaluate`` gives it."""
-        texts = self.program, self._written(), self.reference, self.question
-        return verify(*texts, ended=self.ended, dataset=self.dataset)
+        task = Task(self.program, self.reference, self.question)
+        return verify(task, self._written(), ended=self.ended, dataset=self.dataset)
 
     def get_reward(self) -> float:
         """Return 1 if the program has ended and solves its question, else 0."""

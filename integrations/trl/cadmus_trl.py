@@ -36,25 +36,35 @@ def row(task: Task, alphabet: str = "program") -> dict[str, str]:
 def solved(end: int, alphabet: str = "program", dataset: Mapping[str, Any] | None = None) -> Reward:
     """Return a reward function: 1 for a completion that solves the question of its row, else 0.
 
+    Of a conversation, the text of the last message is the completion. No completion raises an error.
+
     Args:
         end: token id of the end; a completion without it was cut off.
         alphabet, dataset: those of the rows and tasks.
     """
 
     def solved(
-        completions: list[str],
+        completions: list[Any],
         completion_ids: list[list[int]],
         program: list[str],
         reference: list[str],
         question: list[str],
         **_: object,
     ) -> list[float]:
-        texts = [completion_in(text, alphabet) for text in completions]
+        texts = [completion_in(_last_text(each), alphabet) for each in completions]
         ended = [end in ids for ids in completion_ids]
-        verdicts = verify(program, texts, reference, question, ended=ended, dataset=dataset)
+        asked = list(map(Task, program, reference, question))
+        verdicts = verify(asked, texts, ended=ended, dataset=dataset)
         return [float(verdict.solved) for verdict in verdicts]
 
     return solved
+
+
+def _last_text(completion: Any) -> Any:
+    """Return the content of the last message, if a completion is a conversation."""
+    if not isinstance(completion, list):
+        return completion
+    return completion[-1].get("content") if completion else None
 
 
 def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | None = None) -> np.ndarray:
@@ -66,8 +76,7 @@ def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | 
 def _solved(
     found: list[Task], completions: list[str], ended: Any, dataset: Mapping[str, Any] | None
 ) -> np.ndarray:
-    prompts, references, _, _, questions = (list(column) for column in zip(*found, strict=True))
-    verdicts = verify(prompts, completions, references, questions, ended=ended, dataset=dataset)
+    verdicts = verify(found, completions, ended=ended, dataset=dataset)
     return np.array([verdict.solved for verdict in verdicts])
 
 

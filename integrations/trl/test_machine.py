@@ -46,6 +46,8 @@ def test_a_definition_is_shown_in_the_calls_before_it():
         ("yes", "unknown symbol 'y' at position 11"),
         ("=.=", "has its end . at position 12"),
         ("1" * 250, "a program has at most 250 instructions, got 260"),
+        (34, "instructions: must be text, got 34"),
+        (None, "instructions: must be text, got None"),
     ],
 )
 def test_a_bad_call_is_one_line_and_changes_nothing(instructions, message):

@@ -19,7 +19,7 @@ README = Path(__file__).with_name("README.md")
 
 def rewards(found, completions, ended=True, alphabet="program"):
     rows = [cadmus_trl.row(task, alphabet) for task in found]
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns = {name: [row[name] for row in rows] for name in ("prompt", "program", "reference", "question")}
     ids = [[7, 7, END] if ended else [7, 7] for _ in completions]
     reward = cadmus_trl.solved(END, alphabet)
     return reward(prompts=columns.pop("prompt"), completions=completions, completion_ids=ids, **columns)
@@ -45,6 +45,37 @@ def test_both_kinds_of_symbols():
     less = [task.reference == "<" for task in found]
     assert rewards(found, [" <\n"] * 20, alphabet="normal") == less
     assert rewards(found, [" ?\n"] * 20, alphabet="alternate") == less
+
+
+def test_no_completion_raises_an_error():
+    """Plain and conversational rows, missing, cut off, and none at all."""
+    found = asked("less_greater", 9, "train")
+    right = [task.reference for task in found]
+    turns = [{"role": "user", "content": "1"}, {"role": "assistant", "content": right[1]}]
+    tool = [{"role": "assistant", "content": None, "tool_calls": []}]
+    replies = [right[0], turns, f"{right[2]}.", None, [], tool, [{"role": "assistant"}], "748++=", 3.5]
+    assert rewards(found, replies) == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert rewards(found, replies, ended=False) == [0] * 9
+    assert rewards(found, replies, alphabet="normal")[:3] == [1, 1, 0]
+    assert rewards([], []) == []
+
+
+def test_supervised_fine_tuning_learns_the_end(tmp_path):
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    model = cadmus_trl.named_or_default(None)
+    rows = [{"prompt": task.prompt, "completion": task.reference} for task in asked("equality", 8, "train")]
+    options = {"report_to": "none", "use_cpu": True, "bf16": False, "gradient_checkpointing": False}
+    trainer = SFTTrainer(
+        AutoModelForCausalLM.from_pretrained(model, dtype="float32"),
+        args=SFTConfig(str(tmp_path), per_device_train_batch_size=8, **options),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=AutoTokenizer.from_pretrained(model),
+    )
+    (batch,) = trainer.get_train_dataloader()
+    assert (batch["labels"] == END).sum(-1).tolist() == [1] * 8
 
 
 def test_the_readme_cuts_programs_for_fine_tuning():

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from cadmus import Verdict, tasks, verify
+from cadmus import Task, Verdict, tasks, verify
 from cadmus.errors import InputError
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
@@ -24,7 +24,6 @@ class CadmusData(vf.TaskData):
 
     program: str
     reference: str
-    template: str
     split: str
     question: str
     alphabet: str
@@ -37,9 +36,8 @@ class CadmusTask(vf.Task[CadmusData]):
     def verdict(self, reply: str, ended: bool) -> Verdict:
         """Grade a reply."""
         data, completion = self.data, completion_in(reply, self.data.alphabet)
-        return verify(
-            data.program, completion, data.reference, data.question, ended=ended, dataset=data.dataset
-        )
+        task = Task(data.program, data.reference, data.question)
+        return verify(task, completion, ended=ended, dataset=data.dataset)
 
     @vf.reward
     async def solved(self, trace: vf.Trace) -> float:

@@ -40,6 +40,7 @@ def test_tasks_are_those_of_the_split_and_their_references_solve_them(question):
     assert all(asyncio.run(task.validate(None)) for task in made)
     assert reward(made[0], found[0].reference) == 1
     assert reward(made[0], found[0].reference, truncated=True) == 0
+    assert reward(made[0], None) == 0
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -21,8 +21,9 @@ class Two:
     sizes = SimpleNamespace(depth=LAYERS, width=WIDTH)
     device = torch.device("cpu")
 
-    def next_logits(self, prompts: Programs) -> np.ndarray:
-        return self.logits_from(self.states(prompts)[-1], LAYERS, torch.full((len(prompts),), 9)).numpy()
+    def next_tokens(self, prompts: Programs) -> np.ndarray:
+        ends = torch.full((len(prompts),), 9)
+        return self.logits_from(self.states(prompts)[-1], LAYERS, ends).argmax(1).numpy()
 
     def states(self, prompts: Programs) -> list[Tensor]:
         texts = prompts.to_strings()

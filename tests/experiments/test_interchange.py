@@ -47,10 +47,10 @@ def test_pairs_of_which_the_model_gets_one_wrong_do_not_count(wrong):
     class Wrong(Two):
         asked = 0
 
-        def next_logits(self, prompts: Programs) -> np.ndarray:
+        def next_tokens(self, prompts: Programs) -> np.ndarray:
             # Bases and sources take turns.
             self.asked += 1
-            return super().next_logits(prompts) * (-1 if self.asked % 2 == wrong else 1)
+            return super().next_tokens(prompts) * (-1 if self.asked % 2 == wrong else 1)
 
     results = accuracies(Wrong(), ["first"])
     assert results["programs"].to_list() == [0] * len(results)

@@ -139,8 +139,7 @@ def test_the_model_and_the_grader_in_the_page(page):
                 }
             )
             grades = [
-                verify(task.prompt, completion, task.reference, name, ended=of).solved
-                for completion, of in ((text, end), (other, True))
+                verify(task, completion, ended=of).solved for completion, of in ((text, end), (other, True))
             ]
             expected.append([text, end, *grades])
     found = page.evaluate(COMPLETE, asked)

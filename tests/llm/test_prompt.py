@@ -2,7 +2,7 @@ from itertools import islice
 
 import pytest
 
-from cadmus import tasks, verify
+from cadmus import Task, tasks, verify
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import grid_programs
@@ -107,5 +107,6 @@ def test_other_alphabets_and_answers():
         ("", "normal"),
     ):
         assert completion_in(text, alphabet) == UNREADABLE
-    assert not verify("34+7", UNREADABLE, "=", "equality_comparator").verified
+    assert not verify(Task("34+7", "=", "equality_comparator"), UNREADABLE).verified
     assert completion_in("55*2+=", "program") == "55*2+="
+    assert {completion_in(text, alphabet) for text in (None, 3, []) for alphabet in ALPHABETS} == {None}

@@ -31,6 +31,20 @@ def test_the_official_client_reads_replies(official, client):
     assert [choice.message.content for choice in answer.choices] == [choice["text"] for choice in expected]
 
 
+def test_a_stream_has_the_answer_in_one_event(official, client):
+    (expected,) = choices(client, prompt=PREFIXES[0], max_tokens=100)
+    asked = {"model": NAME, "temperature": 0, "max_tokens": 100, "stream": True}
+    with official.completions.create(**asked, prompt=PREFIXES[0]) as stream:
+        (event,) = stream
+    assert event.choices[0].text == expected["text"]
+    assert event.choices[0].finish_reason == expected["finish_reason"]
+    messages = [{"role": "user", "content": PREFIXES[0]}]
+    with official.chat.completions.create(**asked, messages=messages) as stream:
+        (event,) = stream
+    assert event.object == "chat.completion.chunk"
+    assert event.choices[0].delta.content == expected["text"]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

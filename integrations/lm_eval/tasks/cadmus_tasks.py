@@ -6,7 +6,7 @@ from typing import Any
 
 import datasets
 
-from cadmus import tasks, verify
+from cadmus import Task, tasks, verify
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
@@ -50,12 +50,7 @@ def documents(
 
 def grade(document: dict[str, Any], answers: list[str]) -> dict[str, float]:
     """Return the metrics of an answer."""
-    completion = completion_in(answers[0], document["alphabet"])
-    verdict = verify(
-        document["prompt"],
-        completion,
-        document["reference"],
-        document["question"],
-        dataset=json.loads(document["dataset"]),
-    )
+    completion = completion_in(answers[0] if answers else None, document["alphabet"])
+    task = Task(document["prompt"], document["reference"], document["question"])
+    verdict = verify(task, completion, dataset=json.loads(document["dataset"]))
     return {"solved": float(verdict.solved), "verified": float(verdict.verified)}
