@@ -111,6 +111,7 @@ def findings(results: pl.DataFrame) -> Findings:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    needs="hidden states",
     attention="causal",
     columns={
         "variable": one_of(get_args(Local)),
