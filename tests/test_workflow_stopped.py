@@ -73,7 +73,7 @@ def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
     run.rename(undisturbed)
 
     # Snakemake with all its processes.
-    with started(checkout, lambda: any(run.glob("dataset/*/*.parquet")), "a shard") as process:
+    with started(checkout, lambda: any(run.glob("dataset/data/*/*.parquet")), "a shard") as process:
         kill_tree(process)
     assert not (checkout / MANIFEST).exists()
     shutil.rmtree(checkout / ".snakemake/locks")
