@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from contextlib import contextmanager
 
 import numpy as np
@@ -310,6 +311,23 @@ def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, res
         assert {"train", "dataset_card"} <= set(jobs(checkout))
     finally:
         manifest.write_bytes(before[manifest])
+
+
+def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_path):
+    line = "results/tiny was made elsewhere: the same command with --touch accepts it as it is\n"
+    assert line not in (checkout / "printed").read_text()
+    directory = copy_checkout(tmp_path)
+    copied = shutil.copytree(results, directory / "results/tiny", copy_function=shutil.copyfile)
+    # The order of the copies is arbitrary.
+    (copied / "dataset/manifest.json").touch()
+    planned = snakemake(directory, "--dry-run")
+    assert planned.count(line) == 1
+    assert "rule train:" in planned
+    assert line not in snakemake(directory, "--touch")
+    assert line not in snakemake(directory, "--dry-run", "--forcerun", "train")
+    (copied / "figures/grid_regions.pdf").unlink()
+    assert line not in snakemake(directory, "--dry-run")
+    assert jobs(directory) == {"draw_grid": 1}
 
 
 def test_a_misspelt_key_gives_a_one_line_error(checkout):

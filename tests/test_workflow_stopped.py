@@ -52,7 +52,9 @@ def test_an_interrupted_training_resumes(prepared, tmp_path):
     done = len(progress.read_text().splitlines())
     assert 15 <= done < 120
     assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
-    assert f"resuming after step {done}" in snakemake(checkout, "--", MODEL, config="stopped.yaml")
+    printed = snakemake(checkout, "--", MODEL, config="stopped.yaml")
+    assert f"resuming after step {done}" in printed
+    assert "made elsewhere" not in printed
     losses = (stopped / "training/metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in losses] == list(range(1, 121))
     assert not (stopped / "training/checkpoints").exists()
