@@ -325,7 +325,7 @@ def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_
     assert "rule train:" in planned
     assert line not in snakemake(directory, "--touch")
     assert line not in snakemake(directory, "--dry-run", "--forcerun", "train")
-    (copied / "figures/grid_regions.pdf").unlink()
+    (copied / "figures/comparison_grid.pdf").unlink()
     assert line not in snakemake(directory, "--dry-run")
     assert jobs(directory) == {"draw_grid": 1}
 
