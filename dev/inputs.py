@@ -77,7 +77,7 @@ COMMANDS = {
     ),
     "study.yaml": ("config show study.yaml", "study runs study.yaml --results studies"),
     "dataset/manifest.json": (COMPLETIONS, "card dataset"),
-    "dataset/*/equality-0000.parquet": (COMPLETIONS, "card dataset"),
+    "dataset/data/*/equality-0000.parquet": (COMPLETIONS, "card dataset"),
     "model/meta.json": (COMPLETE, GRID),
     "model/model.safetensors": (COMPLETE, GRID),
     "grid.parquet": ("figure comparison_grid --output drawn --results grid.parquet",),

@@ -212,7 +212,7 @@ _FORGERIES = {
 def seal_all(path: Path) -> None:
     """Seal a file again or, if its digest is in the JSON file of its directory, that file."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    meta, manifest = path.parent / "meta.json", path.parent.parent / "manifest.json"
+    meta, manifest = path.parent / "meta.json", path.parents[2] / "manifest.json"
     if path != meta and meta.is_file():
         edit(meta, lambda tree: tree[HEADER]["files"].update({path.name: digest}))
     elif manifest.is_file():

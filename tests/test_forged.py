@@ -81,7 +81,7 @@ ARTIFACTS = {
     "metadata": Artifact("model/meta.json", 40, read_model),
     "weights": Artifact("model/model.safetensors", 24, read_model),
     "manifest": Artifact("dataset/manifest.json", 40, read_dataset),
-    "shard": Artifact("dataset/test/equality-0000.parquet", 25, read_dataset),
+    "shard": Artifact("dataset/data/test/equality-0000.parquet", 25, read_dataset),
     "study": Artifact("study.parquet", 20, lambda d: compare(read_study(d / "study.parquet"))),
     "metrics": Artifact(
         "metrics.jsonl",
@@ -159,13 +159,16 @@ def test_a_model_cannot_name_code_that_runs(copy, name) -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["../test/equality-0000.parquet", "/etc/passwd", "test/../../x.parquet", "test/random-0000.parquet", 3],
+    [
+        *("../test/equality-0000.parquet", "/etc/passwd", "data/test/../../x.parquet"),
+        *("data/test/random-0000.parquet", 3),
+    ],
 )
 def test_a_dataset_cannot_name_files_outside(copy, file) -> None:
     def change(tree: Any) -> None:
         next(each for each in tree["files"] if each["split"] == "test")["file"] = file
 
-    shutil.copytree(copy / "dataset/test", copy / "test", dirs_exist_ok=True)
+    shutil.copytree(copy / "dataset/data/test", copy / "test", dirs_exist_ok=True)
     forging.edit(copy / "dataset/manifest.json", change)
     with pytest.raises(InputError, match=r"manifest\.json: files\.\d+\.file: must be "):
         read_split(copy / "dataset", "test")

@@ -46,7 +46,7 @@ LOSS = Table({"step": COUNT, "loss": NUMBER})
 RESULTS = pl.DataFrame({"step": range(500), "loss": [1 / (1 + k) for k in range(500)]})
 ARTIFACTS = {
     "manifest": Artifact(None, "manifest.json", read_manifest),
-    "shard": Artifact(None, "test/random-0000.parquet", lambda d: read_split(d, "test")),
+    "shard": Artifact(None, "data/test/random-0000.parquet", lambda d: read_split(d, "test")),
     "export": Artifact(lambda d: save_export(GPT(SIZES), d, {"steps": 3}), "meta.json", load_export),
     "weights": Artifact(lambda d: save_export(GPT(SIZES), d, {}), "model.safetensors", load_export),
     "results": Artifact(
@@ -168,9 +168,9 @@ def no_space() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-SHARD = Shard("random", "test", 0, 60)
+SHARD = Shard("random", "test", 0, 60, 0)
 WRITERS = {
-    "shard.parquet": lambda path: write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG, {}),
+    "shard.parquet": lambda path: write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD[:4]), CONFIG, {}),
     "numbers.parquet": lambda path: store.write_parquet(path, "results", pl.DataFrame({"x": range(100)}), {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from contextlib import contextmanager
 
 import numpy as np
@@ -82,10 +83,10 @@ def test_snapshots_are_measured_on_the_validation_split(results):
 
 
 def test_the_examples_of_the_dataset_card_run(results, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (results / "dataset/README.md").read_text(), re.DOTALL)
-    load, polars = (block.replace("DATASET", str(results / "dataset")) for block in blocks)
-    output = 'print(json.dumps([programs.num_rows, programs["train"].column_names, len(one_template)]))'
-    code = f"import json\n{load}\n{output}"
+    lines = re.findall(r"`(datasets\..*)`", (results / "dataset/README.md").read_text())
+    every, one = (line.replace("DATASET", str(results / "dataset")) for line in lines)
+    output = 'print(json.dumps([every.num_rows, every["train"].column_names, one.num_rows]))'
+    code = f"import datasets, json\nevery, one = {every}, {one}\n{output}"
     done = python("-W", "error", "-c", code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr
     assert "dataset_info" not in done.stderr
@@ -93,12 +94,22 @@ def test_the_examples_of_the_dataset_card_run(results, tmp_path):
     counts = {
         name: sum(of["programs"] for of in split.values()) for name, split in manifest["splits"].items()
     }
-    columns = ["template", "program", "prompt_length", "x", "y", "shard"]
-    one = manifest["splits"]["train"]["basic_math"]["programs"]
-    assert json.loads(done.stdout) == [counts, columns, one]
+    columns = ["split", "template", "number", "program", "prompt_length", "x", "y"]
+    of_one = {name: split["basic_math"]["programs"] for name, split in manifest["splits"].items()}
+    assert json.loads(done.stdout) == [counts, columns, of_one]
+
+
+def test_results_are_joined_with_the_dataset(checkout, results, monkeypatch):
+    page = (ROOT / "docs/columns.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(checkout)
     names = {}
-    exec(polars, names)
-    assert len(names["programs"]) == counts["train"]
+    exec(code.replace("NAME", results.name), names)
+    joined = names["joined"]
+    assert len(joined) == len(names["results"])
+    compared = joined.filter(template="less_greater")
+    assert len(compared)
+    assert (compared["x"] != compared["y"]).all()
 
 
 def test_the_model_was_trained_and_loads(results):
@@ -258,7 +269,7 @@ def test_a_config_change_reruns_only_its_dependents(checkout):
 
 def test_runs_with_equal_datasets_can_share_shards(checkout, results, tmp_path):
     def sampled(name, *changes):
-        shard = f"results/{name}/dataset/train/random-0000.parquet"
+        shard = f"results/{name}/dataset/data/train/random-0000.parquet"
         options = ("--cache", "shard", "--config", f"name={name}", *changes, "--", shard)
         snakemake(checkout, *options, SNAKEMAKE_OUTPUT_CACHE=str(tmp_path))
         return (checkout / shard).resolve()
@@ -267,7 +278,7 @@ def test_runs_with_equal_datasets_can_share_shards(checkout, results, tmp_path):
     assert sampled("second", "train={steps: 10}") == first
     assert sampled("third", "seed=2") != first
     assert first.parent == tmp_path
-    assert first.read_bytes() == (results / "dataset/train/random-0000.parquet").read_bytes()
+    assert first.read_bytes() == (results / "dataset/data/train/random-0000.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run", "--forceall"], ["--summary"]])
@@ -283,9 +294,9 @@ def test_commands_without_jobs_keep_the_results_and_import_little(checkout, tmp_
 def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, results):
     dataset = results / "dataset"
     card = dataset.relative_to(checkout) / "README.md"
-    shard = dataset / "train/random-0000.parquet"
+    shard = dataset / "data/train/random-0000.parquet"
     manifest = dataset / "manifest.json"
-    held_out = [path for split in ("validation", "test") for path in (dataset / split).iterdir()]
+    held_out = [path for split in ("validation", "test") for path in (dataset / "data" / split).iterdir()]
     before = {path: path.read_bytes() for path in (shard, *held_out[:2], manifest)}
     for path in (*before, checkout / card):
         path.unlink()
@@ -300,6 +311,23 @@ def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, res
         assert {"train", "dataset_card"} <= set(jobs(checkout))
     finally:
         manifest.write_bytes(before[manifest])
+
+
+def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_path):
+    line = "results/tiny was made elsewhere: the same command with --touch accepts it as it is\n"
+    assert line not in (checkout / "printed").read_text()
+    directory = copy_checkout(tmp_path)
+    copied = shutil.copytree(results, directory / "results/tiny", copy_function=shutil.copyfile)
+    # The order of the copies is arbitrary.
+    (copied / "dataset/manifest.json").touch()
+    planned = snakemake(directory, "--dry-run")
+    assert planned.count(line) == 1
+    assert "rule train:" in planned
+    assert line not in snakemake(directory, "--touch")
+    assert line not in snakemake(directory, "--dry-run", "--forcerun", "train")
+    (copied / "figures/comparison_grid.pdf").unlink()
+    assert line not in snakemake(directory, "--dry-run")
+    assert jobs(directory) == {"draw_grid": 1}
 
 
 def test_a_misspelt_key_gives_a_one_line_error(checkout):

@@ -54,7 +54,7 @@ use rule * from cadmus
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "tests/tiny.yaml", tmp_path / "tests")
     results = f"{prefix}results/tiny"
-    made = [f"{results}/dataset/train/random-0000.parquet", f"{results}/tables/table2_instructions.csv"]
+    made = [f"{results}/dataset/data/train/random-0000.parquet", f"{results}/tables/table2_instructions.csv"]
     if prefix:
         planned = snakemake(tmp_path, "--dry-run", PYTHONPATH="")
         assert not list(tmp_path.rglob("results"))

@@ -52,7 +52,9 @@ def test_an_interrupted_training_resumes(prepared, tmp_path):
     done = len(progress.read_text().splitlines())
     assert 15 <= done < 120
     assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
-    assert f"resuming after step {done}" in snakemake(checkout, "--", MODEL, config="stopped.yaml")
+    printed = snakemake(checkout, "--", MODEL, config="stopped.yaml")
+    assert f"resuming after step {done}" in printed
+    assert "made elsewhere" not in printed
     losses = (stopped / "training/metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in losses] == list(range(1, 121))
     assert not (stopped / "training/checkpoints").exists()
@@ -73,7 +75,7 @@ def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
     run.rename(undisturbed)
 
     # Snakemake with all its processes.
-    with started(checkout, lambda: any(run.glob("dataset/*/*.parquet")), "a shard") as process:
+    with started(checkout, lambda: any(run.glob("dataset/data/*/*.parquet")), "a shard") as process:
         kill_tree(process)
     assert not (checkout / MANIFEST).exists()
     shutil.rmtree(checkout / ".snakemake/locks")

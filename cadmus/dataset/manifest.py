@@ -24,7 +24,7 @@ from cadmus.config import LONGEST_PROGRAM, OOD, Config, Dataset, digest
 from cadmus.config.dataset import MOST_PROGRAMS
 from cadmus.config.fields import Count, PlainText, RunName
 from cadmus.dataset.sampler import Counts
-from cadmus.dataset.shards import SCHEMA, Shard, check_columns, list_shards, read_shard
+from cadmus.dataset.shards import FOLDER, SCHEMA, Shard, check_columns, list_shards, read_shard
 from cadmus.dataset.splits import hash_split, hashes, matches, split_of_hashes
 from cadmus.errors import InputError, naming, reading
 from cadmus.programs import TOKEN_OF_BYTE, Samples
@@ -33,6 +33,7 @@ from cadmus.tools import cores, progress
 from cadmus.vm import compiled
 
 NAME = "manifest.json"
+_FIX = "sample it again: `make run`, or `cadmus shard` and `cadmus manifest`"
 _IS_INSTRUCTION = TOKEN_OF_BYTE >= 0
 _IS_INSTRUCTION[ord(isa.END)] = False
 
@@ -50,8 +51,8 @@ class File(Record):
     @model_validator(mode="after")
     def _check_path(self) -> "File":
         # A path that leaves the directory does not match.
-        if not re.fullmatch(rf"{self.split}/{self.template}-\d{{4,9}}\.parquet", self.file):
-            wanted = f"{self.split}/{self.template}-NUMBER.parquet"
+        if not re.fullmatch(rf"({FOLDER}/)?{self.split}/{self.template}-\d{{4,9}}\.parquet", self.file):
+            wanted = f"{FOLDER}/{self.split}/{self.template}-NUMBER.parquet"
             raise ValueError(f"file: must be {wanted}, got {reprlib.repr(self.file)}")
         return self
 
@@ -66,7 +67,10 @@ class Manifest(Sealed):
     files: list[File]
 
     @model_validator(mode="after")
-    def _check_counts(self) -> "Manifest":
+    def _check_files(self) -> "Manifest":
+        # Their shards have other columns, too.
+        if not all(file.file.startswith(FOLDER) for file in self.files):
+            raise ValueError("files: an earlier version of Cadmus sampled them")
         rows: Counter[tuple[str, str]] = Counter()
         for file in self.files:
             rows[file.split, file.template] += file.rows
@@ -142,7 +146,7 @@ def read_manifest_as(model: type[M], directory: Path | str) -> M:
     path = Path(directory) / NAME
     if not path.exists():
         raise InputError(f"{path}: no such file; {directory} is not a finished dataset")
-    return store.read_json(path, "dataset", model)
+    return store.read_json(path, "dataset", model, _FIX)
 
 
 def read_split(directory: Path | str, split: str, templates: Collection[str] | None = None) -> Samples:
@@ -182,7 +186,7 @@ def read_file(directory: Path, file: File, columns: list[str]) -> pa.Table:
         if opened.metadata.num_rows != file.rows:
             raise ValueError(f"{opened.metadata.num_rows} rows, {NAME} has {file.rows}")
         table = opened.read(columns)
-        check_columns(table, file.template)
+        check_columns(table, file.split, file.template)
         samples = Samples.from_arrow(table)
     for problem, rows in unreadable(samples).items():
         if rows.any():
@@ -220,6 +224,7 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
         true = compiled.are_true(samples.programs)
     wrong = {
         "have no prompt": (samples.prompt_length < 1) | (samples.prompt_length > samples.programs.lengths),
+        "have other numbers": table["number"].to_numpy() != shard.start + np.arange(len(table)),
         "are not true": ~true,
         "belong to another split": split_of_hashes(hashed, config.dataset.eval_fraction)
         != hash_split(shard.split),

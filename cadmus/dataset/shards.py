@@ -24,17 +24,20 @@ from cadmus.programs import Programs, Samples
 from cadmus.records import Record
 from cadmus.store import check_readable, replacing
 
+FOLDER = "data"
+"""Folder of the shards in the directory of a dataset. It has no other files, which many readers refuse."""
 SCHEMA = pa.schema(
     [
+        pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("template", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("number", pa.int64(), nullable=False),
         pa.field("program", pa.string(), nullable=False),
         pa.field("prompt_length", pa.uint8(), nullable=False),
         pa.field("x", pa.int16()),
         pa.field("y", pa.int16()),
-        pa.field("shard", pa.int32(), nullable=False),
     ]
 )
-"""One row per program; ``program`` has no end ``.``."""
+"""One row per program; split, template and number are the key; ``program`` has no end ``.``."""
 
 METADATA_KEY = b"cadmus"
 _FIX = "delete it and sample it again"
@@ -57,17 +60,19 @@ class Metadata(Record):
 
 
 class Shard(NamedTuple):
-    """One file of a dataset: ``<split>/<template>-<number>.parquet``."""
+    """One file of a dataset: ``data/<split>/<template>-<number>.parquet``."""
 
     template: str
     split: str
     number: int
     rows: int
+    start: int
+    """Number of its first program."""
 
     @property
     def path(self) -> str:
         """The file, relative to the directory of the dataset."""
-        return f"{self.split}/{self.template}-{self.number:04d}.parquet"
+        return f"{FOLDER}/{self.split}/{self.template}-{self.number:04d}.parquet"
 
 
 def list_shards(config: Config) -> list[Shard]:
@@ -87,8 +92,8 @@ def list_shards(config: Config) -> list[Shard]:
             number = math.ceil(rows / dataset.shard_size)
             # Equal sizes, so that parallel jobs end together.
             for index in range(number):
-                size = rows * (index + 1) // number - rows * index // number
-                shards.append(Shard(template, split, index, size))
+                start, end = rows * index // number, rows * (index + 1) // number
+                shards.append(Shard(template, split, index, end - start, start))
     return shards
 
 
@@ -126,19 +131,25 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
         "config_digest": config.dataset_digest(),
         **summary,
     }
-    template = Programs.from_strings([shard.template]).to_arrow().cast(pa.string())
+    constants = [Programs.from_strings([text]).to_arrow() for text in (shard.split, shard.template)]
+    first = _to_arrow(np.zeros(n, np.int8))
     table = pa.table(
         [
-            pa.DictionaryArray.from_arrays(_to_arrow(np.zeros(n, np.int8)), template),
+            *(pa.DictionaryArray.from_arrays(first, text.cast(pa.string())) for text in constants),
+            _to_arrow(np.arange(shard.start, shard.start + n)),
             samples.programs.to_arrow().cast(pa.string()),
             _to_arrow(samples.prompt_length),
             *(pa.nulls(n, pa.int16()) if v is None else _to_arrow(v) for v in (samples.x, samples.y)),
-            _to_arrow(np.full(n, shard.number, np.int32)),
         ],
         schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
     )
+    # Numbers take no space as differences.
+    encodings = {
+        "use_dictionary": [name for name in SCHEMA.names if name != "number"],
+        "column_encoding": {"number": "DELTA_BINARY_PACKED"},
+    }
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
+        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP, **encodings)
 
 
 def _to_arrow(values: np.ndarray) -> pa.Array:
@@ -172,16 +183,19 @@ def read_shard(
             raise InputError(f"{path}: {problem}; {_FIX}")
     with reading(path, _FIX), pq.ParquetFile(path) as file:
         table = file.read(columns)
-        check_columns(table, shard.template)
+        check_columns(table, shard.split, shard.template)
     return metadata, table
 
 
-def check_columns(table: pa.Table, template: str) -> None:
-    """Check columns of a shard, as far as they were read: its template, and x and y in all rows or none."""
-    found = table["template"].unique().to_pylist() if "template" in table.column_names else []
-    if found and found != [template]:
-        raise ValueError(f"template: must be {template} in all rows")
+def check_columns(table: pa.Table, split: str, template: str) -> None:
+    """Check columns of a shard, as far as they were read: the constant ones, and x and y.
+
+    These two are null in all rows or none.
+    """
+    for name, wanted in {"split": split, "template": template}.items():
+        if name in table.column_names and table[name].unique().to_pylist() not in ([], [wanted]):
+            raise ValueError(f"{name}: must be {wanted} in all rows")
     for name in {"x", "y"}.intersection(table.column_names):
-        wanted = (0,) if template in COMPARING else (0, len(table))
-        if table[name].null_count not in wanted:
-            raise ValueError(f"{name}: must be null in {' or '.join(map(str, wanted))} rows")
+        nulls = (0,) if template in COMPARING else (0, len(table))
+        if table[name].null_count not in nulls:
+            raise ValueError(f"{name}: must be null in {' or '.join(map(str, nulls))} rows")

@@ -13,21 +13,22 @@ from cadmus import isa
 from cadmus.config import OOD
 from cadmus.config.dataset import CONDITIONS
 from cadmus.dataset.manifest import Described, read_file, read_manifest_as
-from cadmus.dataset.shards import SCHEMA
+from cadmus.dataset.shards import FOLDER, SCHEMA
 from cadmus.evaluate.questions import title
 from cadmus.figures.tables import render
 from cadmus.pages import LICENSE, TAGS, card
-from cadmus.tables import plain
+from cadmus.tables import markdown, plain
 
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
 MEANINGS = {
+    "split": "`train`, `validation`, `test`, or `ood` for what a rule excludes",
     "template": "the sub-problem",
+    "number": "number of the program among those of its split and template, from 0",
     "program": "one character per instruction, without the end",
     "prompt_length": "instructions in the prompt during evaluation; the model completes the rest",
     "x": "the first compared number; null if the program compares none",
     "y": "the second compared number",
-    "shard": "number of the file among those of its template and split",
 }
 
 TEXT = Template(Path(__file__).with_name("dataset.md").read_text(encoding="utf-8"))
@@ -53,11 +54,6 @@ def dataset_card(directory: Path) -> str:
     }
     programs["all"] = [sum(of_split) for of_split in zip(*programs.values(), strict=True)]
     counts = [[title(name), *(f"{count:,}" for count in of_splits)] for name, of_splits in programs.items()]
-    fields = []
-    for field in SCHEMA:
-        stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
-        null = "may be" if field.nullable else "never"
-        fields.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
     text = TEXT.substitute(
         name=manifest.name,
         digest=manifest.digest,
@@ -70,7 +66,7 @@ def dataset_card(directory: Path) -> str:
         programs=f"{sum(programs['all']):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
-        columns=render(pl.DataFrame(fields, ["Column", "Type", "Null", "Meaning"], orient="row")).strip(),
+        columns=markdown(["Column", "Type", "Null", "Meaning"], columns()).strip(),
         # A text block, as instructions may be Markdown markup.
         examples=f"```text\n{plain(header, examples.values())}\n```",
         splits=render(pl.DataFrame(counts, ["Template", *splits], orient="row")).strip(),
@@ -98,6 +94,16 @@ def dataset_card(directory: Path) -> str:
     return card(data.to_yaml(), text)
 
 
+def columns() -> list[list[str]]:
+    """Return the name, type, nullability and meaning of each column."""
+    described = []
+    for field in SCHEMA:
+        stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
+        null = "may be" if field.nullable else "never"
+        described.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
+    return described
+
+
 def size_category(programs: int) -> str:
     above = max(0, len(str(programs)) - 3)
     return f"{_SIZES[above - 1]}<n<{_SIZES[above]}" if above else f"n<{_SIZES[0]}"
@@ -109,7 +115,7 @@ def _type(field: pa.Field) -> str:
 
 
 def _config(name: str, files: str, splits: list[str]) -> dict[str, Any]:
-    paths = [{"split": split, "path": f"{split}/{files}.parquet"} for split in splits]
+    paths = [{"split": split, "path": f"{FOLDER}/{split}/{files}.parquet"} for split in splits]
     return {"config_name": name, "data_files": paths}
 
 

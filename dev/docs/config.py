@@ -18,6 +18,7 @@ from cadmus.columns import Column
 from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
+from cadmus.pages import dataset
 from cadmus.store import write_text
 from cadmus.study.results import TABLE
 from cadmus.tables import markdown
@@ -39,6 +40,20 @@ PLANNED = {
     "disk": r"^disk +at most (\S+):",
 }
 """Columns of the table of configs in ``docs/index.md``, and where `cadmus plan` prints them."""
+DATASET = """\
+## dataset
+
+`dataset/data/SPLIT/TEMPLATE-NUMBER.parquet`. The key is `split`, `template` and `number`. Results name a
+program by `template` and `program`, which a split may have twice. This adds the compared numbers to them:
+
+```python
+import polars as pl
+
+results = pl.read_parquet("results/NAME/experiments/completions.parquet")
+programs = pl.read_parquet("results/NAME/dataset/data").cast({"template": pl.String}).filter(split="test")
+joined = results.join(programs.unique(["template", "program"]), on=["template", "program"])
+```
+"""
 EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
 
 
@@ -95,7 +110,7 @@ def plans() -> list[list[str]]:
 
 
 def columns() -> str:
-    """Return a page with a table of the columns of every result file."""
+    """Return a page with a table of the columns of every result file and of the dataset."""
     files = {
         **{name: (f"`experiments/{name}.parquet`", experiments.table(name)) for name in experiments.NAMES},
         "study": ("`study.parquet`", TABLE),
@@ -103,13 +118,13 @@ def columns() -> str:
     }
     meanings = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text())
     parts = [
-        "# Columns of results\n\n`python -m dev.docs config` writes this page from the declarations of the "
-        "experiments. Results are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
+        "# Columns of results and datasets\n\n`python -m dev.docs config` writes this page from their "
+        "declarations. Both are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
     ]
     for name, (file, of) in files.items():
         rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.columns.items()]
         parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
-    return "\n".join(parts)
+    return "\n".join([*parts, DATASET, markdown(["column", "type", "null", "meaning"], dataset.columns())])
 
 
 def _kind(column: Column) -> str:

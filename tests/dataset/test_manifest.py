@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cadmus.dataset import shards
-from cadmus.dataset.manifest import Described, read_manifest_as, read_split, write_manifest
+from cadmus.dataset.manifest import Described, read_manifest, read_manifest_as, read_split, write_manifest
 from cadmus.dataset.sampler import Sampler
 from cadmus.dataset.shards import Shard, list_shards
 from cadmus.errors import InputError
+from cadmus.pages.dataset import dataset_card
 from tests import forging
 from tests.dataset.conftest import CONFIG
 
@@ -25,23 +26,23 @@ def test_manifest_describes_the_dataset(dataset):
 
 
 def test_a_missing_shard_is_an_error(copy):
-    (copy / "train/random-0000.parquet").unlink()
-    with pytest.raises(InputError, match=r"train/random-0000\.parquet: no such file"):
+    (copy / "data/train/random-0000.parquet").unlink()
+    with pytest.raises(InputError, match=r"data/train/random-0000\.parquet: no such file"):
         write_manifest(CONFIG, copy)
 
 
 def test_a_program_in_the_wrong_split_is_refused(copy):
     sampler = Sampler(CONFIG.dataset, 1, "random", "train", 0)
     drawn = sampler.sample(CONFIG.dataset.test)
-    shard = Shard("random", "test", 0, CONFIG.dataset.test)
+    shard = Shard("random", "test", 0, CONFIG.dataset.test, 0)
     shards.write(copy / shard.path, shard, drawn, CONFIG, sampler.summary())
     with pytest.raises(InputError, match="60 programs belong to another split"):
         write_manifest(CONFIG, copy)
 
 
 def test_a_misplaced_shard_is_rejected(copy):
-    path = copy / "train/random-0000.parquet"
-    path.write_bytes((copy / "train/equality-0000.parquet").read_bytes())
+    path = copy / "data/train/random-0000.parquet"
+    path.write_bytes((copy / "data/train/equality-0000.parquet").read_bytes())
     with pytest.raises(InputError, match=r"damaged or changed since"):
         read_split(copy, "train")
     with pytest.raises(InputError, match=r"sampled with another template \(equality, .*; delete it"):
@@ -82,6 +83,8 @@ def _edit_metadata(table, **changes):
             lambda t: _with_column(t, "template", ["random"] * len(t)),
             "template: must be equality in all rows",
         ),
+        (lambda t: _with_column(t, "split", ["train"] * len(t)), "split: must be test in all rows"),
+        (lambda t: _with_column(t, "number", [1, 0, *range(2, len(t))]), "2 programs have other numbers"),
         (lambda t: _with_column(t, "program", ["34+8="] * len(t)), "are not true"),
         (lambda t: _with_column(t, "program", ["34+7="] * len(t)), "belong to another split"),
         (lambda t: _with_column(t, "prompt_length", [0] * len(t)), "have no prompt"),
@@ -89,7 +92,7 @@ def _edit_metadata(table, **changes):
     ],
 )
 def test_a_wrong_shard_is_one_line_with_its_name(copy, damage, message):
-    path = copy / "test/equality-0000.parquet"
+    path = copy / "data/test/equality-0000.parquet"
     pq.write_table(damage(pq.read_table(path)), path)
     with pytest.raises(InputError, match=rf"equality-0000\.parquet: .*{message}.*; delete it and sample"):
         write_manifest(CONFIG, copy)
@@ -109,7 +112,7 @@ def test_a_wrong_shard_is_one_line_with_its_name(copy, damage, message):
     ],
 )
 def test_a_shard_with_another_digest_in_the_manifest_is_checked(copy, column, value, problem):
-    path = copy / "test/equality-0000.parquet"
+    path = copy / "data/test/equality-0000.parquet"
     table = pq.read_table(path)
     values = table[column].to_pylist()
     values[3] = value
@@ -117,6 +120,20 @@ def test_a_shard_with_another_digest_in_the_manifest_is_checked(copy, column, va
     forging.seal_all(path)
     with pytest.raises(InputError, match=rf"equality-0000\.parquet: {problem}.*; write the manifest again"):
         read_split(copy, "test")
+
+
+def test_a_dataset_of_an_earlier_version_is_one_line(copy):
+    def change(tree):
+        for file in tree["files"]:
+            file["file"] = file["file"].removeprefix("data/")
+
+    forging.edit(copy / "manifest.json", change)
+    message = (
+        r"manifest\.json: files: an earlier version of Cadmus sampled them; sample it again: `make run`, or"
+    )
+    for read in (read_manifest, lambda directory: read_split(directory, "test"), dataset_card):
+        with pytest.raises(InputError, match=message):
+            read(copy)
 
 
 def test_templates_are_selected(dataset):

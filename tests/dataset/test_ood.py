@@ -63,7 +63,7 @@ def is_excluded(template, program, x, y):
 
 @pytest.mark.parametrize("split", [*SPLITS, OOD])
 def test_ood_has_exactly_what_the_rules_exclude(dataset, split):
-    rows = pl.read_parquet(dataset / split / "*.parquet")
+    rows = pl.read_parquet(dataset / "data" / split / "*.parquet")
     assert len(rows) > 100
     excluded = [is_excluded(*row) for row in rows.select("template", "program", "x", "y").iter_rows()]
     assert set(excluded) == {split == OOD}
@@ -78,7 +78,7 @@ def test_ood_programs_are_distinct_and_not_in_train_or_validation(dataset):
 def test_only_templates_with_matches_have_ood_programs(dataset):
     counts = {shard.template: shard.rows for shard in list_shards(CONFIG) if shard.split == OOD}
     assert set(counts.values()) == {60}
-    rows = pl.read_parquet(dataset / OOD / "*.parquet").group_by("template").len()
+    rows = pl.read_parquet(dataset / "data" / OOD / "*.parquet").group_by("template").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
     assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 60)
 
@@ -90,7 +90,7 @@ def test_excluded_programs_are_counted(dataset):
     assert min(manifest.ood["five_and_six"].values()) > 0
     assert manifest.splits["train"]["equality"]["ood"] > 0
     assert manifest.shared_between_splits["train and ood"] == 0
-    metadata = pq.read_metadata(dataset / "train/equality-0000.parquet").metadata[b"cadmus"]
+    metadata = pq.read_metadata(dataset / "data/train/equality-0000.parquet").metadata[b"cadmus"]
     counts = json.loads(metadata)["counts"]
     outcomes = ("unfit", "too_long", "rejected", "other_split", "ood", "duplicates", "surplus", "kept")
     assert counts["sampled"] == sum(counts[outcome] for outcome in outcomes)
@@ -108,10 +108,11 @@ def samples_of(texts, x=None, y=None):
     return Samples(Programs.from_strings(texts), np.zeros(len(texts)), x, y)
 
 
-def rewrite(source, target, metadata_of):
-    """Write the rows of one shard with the metadata of another."""
-    table = pq.read_table(source).replace_schema_metadata(pq.read_schema(metadata_of).metadata)
-    pq.write_table(table, target)
+def rewrite(source, target, other):
+    """Write the programs of one shard as those of another, with as many rows, of another split."""
+    programs, other = pq.read_table(source), pq.read_table(other)
+    table = programs.set_column(0, other.schema.field("split"), other["split"])
+    pq.write_table(table.replace_schema_metadata(other.schema.metadata), target)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +125,8 @@ def rewrite(source, target, metadata_of):
 def test_rows_that_break_the_rules_are_refused(dataset, tmp_path, split, message):
     shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
     other = "test" if split == OOD else OOD
-    name = "equality-0000.parquet"
-    rewrite(dataset / other / name, tmp_path / split / name, dataset / split / name)
+    name, source = "equality-0000.parquet", dataset / "data"
+    rewrite(source / other / name, tmp_path / "data" / split / name, source / split / name)
     with pytest.raises(InputError, match=message):
         write_manifest(CONFIG, tmp_path)
 

@@ -25,21 +25,23 @@ def test_shards_have_equal_sizes_that_add_up_to_the_config():
     )
     sizes = [shard.rows for shard in uneven if shard[:2] == ("less_greater", "train")]
     assert sorted(sizes) == [333, 333, 334]
+    starts = [shard.start for shard in uneven if shard[:2] == ("less_greater", "train")]
+    assert starts == [0, sizes[0], sizes[0] + sizes[1]]
 
 
 def test_polars_reads_the_columns(dataset):
-    table = pl.read_parquet(dataset / "train/less_greater-0000.parquet")
-    assert table.columns == ["template", "program", "prompt_length", "x", "y", "shard"]
-    assert [str(dtype) for dtype in table.dtypes[1:]] == ["String", "UInt8", "Int16", "Int16", "Int32"]
+    table = pl.read_parquet(dataset / "data/train/less_greater-0000.parquet")
+    assert table.columns == ["split", "template", "number", "program", "prompt_length", "x", "y"]
+    assert [str(dtype) for dtype in table.dtypes[2:]] == ["Int64", "String", "UInt8", "Int16", "Int16"]
     assert table["template"].cast(pl.String).unique().to_list() == ["less_greater"]
     assert table["x"].null_count() == 0
-    sequences = pl.read_parquet(dataset / "train/basic_sequences-0000.parquet")
+    sequences = pl.read_parquet(dataset / "data/train/basic_sequences-0000.parquet")
     assert sequences["x"].null_count() == len(sequences)
     assert all(reference.run(program).true for program in table["program"])
 
 
 def test_metadata_describes_the_shard(dataset):
-    path = dataset / "test/equality-0000.parquet"
+    path = dataset / "data/test/equality-0000.parquet"
     noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
     assert noted["isa_digest"] == isa.digest()
     assert noted["isa_limits"]["call_budget"] == isa.CALL_BUDGET
@@ -68,7 +70,7 @@ def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
 
 def test_splits_can_be_sampled_alone(dataset, tmp_path):
     names = {path.relative_to(tmp_path) for path in sample(CONFIG, tmp_path, ["test"])}
-    assert names == {path.relative_to(dataset) for path in (dataset / "test").iterdir()}
+    assert names == {path.relative_to(dataset) for path in (dataset / "data/test").iterdir()}
     assert all((tmp_path / name).read_bytes() == (dataset / name).read_bytes() for name in names)
 
 
@@ -80,15 +82,15 @@ def test_a_program_is_in_one_shard_only(tmp_path):
     config = CONFIG.model_copy(update={"dataset": Dataset.model_validate(values)})
     for number in range(3):
         write_shard(config, tmp_path, "equality", "train", number)
-    texts = [pq.read_table(path)["program"].to_pylist() for path in sorted(tmp_path.glob("train/*"))]
+    texts = [pq.read_table(path)["program"].to_pylist() for path in sorted(tmp_path.glob("data/train/*"))]
     assert [len(set(text)) for text in texts] == [1_000] * 3
     assert len({text for shard in texts for text in shard}) == 3_000
-    counts = [counts_of(path) for path in sorted(tmp_path.glob("train/*"))]
+    counts = [counts_of(path) for path in sorted(tmp_path.glob("data/train/*"))]
     assert counts[0]["duplicates"] < counts[1]["duplicates"] < counts[2]["duplicates"]
 
 
 def test_earlier_shards_must_be_valid(copy):
-    path = copy / "train/less_greater-0000.parquet"
+    path = copy / "data/train/less_greater-0000.parquet"
     second = path.with_name("less_greater-0001.parquet")
     before = second.read_bytes()
     path.write_bytes(path.read_bytes()[:-20])

@@ -225,6 +225,6 @@ def test_other_programs_than_those_of_the_session_are_refused(tmp_path):
     pipeline.dataset(run, tmp_path / "dataset")
     programs = sampling.program_digests(tmp_path / "dataset")
     collecting._check_programs(tmp_path / "dataset", {"programs": programs})
-    programs["train/equality-0000.parquet"] = "0"
+    programs["data/train/equality-0000.parquet"] = "0"
     with pytest.raises(session.Stop, match="the session sampled other programs"):
         collecting._check_programs(tmp_path / "dataset", {"programs": programs})

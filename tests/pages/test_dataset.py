@@ -35,7 +35,7 @@ def test_a_dataset_that_compares_nothing_has_a_card(card_of, tmp_path):
 def test_examples_are_the_first_programs_of_the_shards(card_of, tiny):
     text = card_of(tiny).text
     for template in OF_THE_PAPER:
-        row = pl.read_parquet(tiny / f"train/{template}-0000.parquet").row(0, named=True)
+        row = pl.read_parquet(tiny / f"data/train/{template}-0000.parquet").row(0, named=True)
         (line,) = re.findall(rf"^{template}  .*$", text, re.MULTILINE)
         shown = (row["program"], *(json.dumps(row[name]) for name in ("prompt_length", "x", "y")))
         assert line.split() == [template, *shown]

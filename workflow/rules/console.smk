@@ -19,23 +19,18 @@ DROPPED = {
     LogEvent.PROGRESS,
 }
 # Without an event of their own.
-ROUTINE = (
-    "Assuming unrestricted",
-    "Building DAG",
-    "Conda env",
-    "Rules claiming",
-    "Select jobs",
-    "Using shell",
-)
+ROUTINE = ("Assuming", "Building DAG", "Conda env", "Rules claiming", "Select jobs", "Using shell")
 INSTANT = ("all", "config", "study_config")
 """Rules whose jobs take no time."""
 SHOWN = 6
 """Columns of the table of accuracies."""
 
 
-def starts_jobs():
-    """Return True if jobs will run; it is not known yet while the rules are read."""
-    return workflow.executor_plugin is not None and not workflow.dryrun
+def copied(job):
+    """Return True if a job would run again although its outputs exist, as Snakemake has no record of them."""
+    reason = workflow.dag.reason(job)
+    known = reason.forced or reason.incomplete_output or workflow.persistence.has_metadata(job)
+    return not known and all(map(os.path.exists, job.output))
 
 
 class OneLinePerJob(logging.Filter):
@@ -44,12 +39,17 @@ class OneLinePerJob(logging.Filter):
     started, jobs = 0, 0
 
     def filter(self, record):
-        if not starts_jobs():
-            return True
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
+            # A dry run counts its jobs twice.
+            if not (self.jobs or workflow.touch) and any(map(copied, workflow.dag.needrun_jobs())):
+                text = "was made elsewhere: the same command with --touch accepts it as it is"
+                print(f"results/{(STUDY or RUN).name} {text}", file=sys.stderr, flush=True)
             self.jobs = record.stats["total"] - sum(record.stats.get(rule, 0) for rule in INSTANT)
-        elif event == LogEvent.JOB_INFO and record.rule_name not in INSTANT:
+        # Without jobs that run, Snakemake says all. This is not known yet while the rules are read.
+        if workflow.executor_plugin is None or workflow.dryrun:
+            return True
+        if event == LogEvent.JOB_INFO and record.rule_name not in INSTANT:
             wildcards = dict(record.wildcards)
             run = RUNS.get(wildcards.pop("run", ""))
             of = [f"({run.variant}, seed {run.seed})"] if STUDY and run else []

@@ -10,11 +10,11 @@ rule shard:
     input:
         config="results/{run}/configs/shard.yaml",
         earlier=lambda wildcards: [
-            f"results/{wildcards.run}/dataset/{wildcards.split}/{wildcards.template}-{number:04d}.parquet"
+            f"results/{wildcards.run}/dataset/data/{wildcards.split}/{wildcards.template}-{number:04d}.parquet"
             for number in range(int(wildcards.number))
         ],
     output:
-        "results/{run}/dataset/{split}/{template}-{number}.parquet",
+        "results/{run}/dataset/data/{split}/{template}-{number}.parquet",
     log:
         "results/{run}/logs/shard-{split}-{template}-{number}.log",
     wildcard_constraints:
@@ -34,7 +34,7 @@ rule shard:
         shard="--template {template} --split {split} --number {number}",
         code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     shell:
-        "set -- {output}; python -m cadmus shard --config {input.config} $(dirname $(dirname $1)) {params.shard} 2>&1 | tee -i {log}"
+        "set -- {output}; python -m cadmus shard --config {input.config} ${{1%/data/*}} {params.shard} 2>&1 | tee -i {log}"
 
 
 if HELD_OUT:
