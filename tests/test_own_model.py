@@ -14,18 +14,10 @@ def test_the_page_trains_and_evaluates_a_model(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    changes = {
-        "range(1_000)": "range(3)",
-        # Until shards have a column split.
-        'pl.scan_parquet("results/quick/dataset/data").filter(split="train").collect()["program"]': (
-            "pl.Series(read_split('results/quick/dataset', 'train').programs.to_strings())"
-        ),
-    }
-    for old, new in changes.items():
-        assert code.count(old) == 1
-        code = code.replace(old, new)
+    assert code.count("range(1_000)") == 1
+    code = code.replace("range(1_000)", "range(3)")
     names = {}
-    exec(f"from cadmus.dataset.manifest import read_split\n{code}", names)
+    exec(code, names)
     assert len(names["programs"]) == 3_500
     table = pl.read_csv("table3_accuracy.csv")
     assert set(table.filter(policy="model")["metric"]) >= {"solved", "exact"}
