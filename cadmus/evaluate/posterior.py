@@ -33,12 +33,19 @@ class Posterior(NamedTuple):
     """Of each, given the prompt: float64, shape (k,)."""
     behavior: np.ndarray
     """Equal for functions that agree on all fresh inputs: int64, shape (k,)."""
+    rows: np.ndarray
+    """Rows of the functions among those of their kind: int64, shape (k,), ascending."""
 
     def by_behavior(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the functions compute, and its probability: int64 and float64, shape (classes,)."""
         behavior, inverse = np.unique(self.behavior, return_inverse=True)
         probability = np.bincount(inverse, self.probability, len(behavior))
         return behavior, probability / probability.sum()
+
+    def credence(self, behavior: np.ndarray) -> np.ndarray:
+        """Return the probability that what is computed is right: float64, of the same shape."""
+        classes, probability = self.by_behavior()
+        return (behavior[:, None] == classes) @ probability
 
 
 def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
@@ -59,16 +66,17 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
         excluded = matches(rules.values(), Samples(programs, np.full(len(rows), len(prompt))))
         rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
-    behavior = _behavior(kind, dataset.model_dump_json())[rows]
-    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behavior)
+    behavior = behavior_of(kind, dataset.model_dump_json())[rows]
+    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behavior, rows)
 
 
 def prior(prompt: str, dataset: Dataset) -> int:
     """Return what functions of the kind compute most probably: the best answer without the examples."""
     kind = kind_of(prompt)
-    every = Posterior(*functions_of(kind), _behavior(kind, dataset.model_dump_json()))
-    behavior, probability = every.by_behavior()
-    return int(behavior[probability.argmax()])
+    functions, behavior = functions_of(kind), behavior_of(kind, dataset.model_dump_json())
+    every = Posterior(functions.definitions, functions.probability, behavior, np.arange(len(behavior)))
+    classes, probability = every.by_behavior()
+    return int(classes[probability.argmax()])
 
 
 def credence(
@@ -80,9 +88,8 @@ def credence(
     distinct, number = np.unique(prompts, return_inverse=True)
     for k, prompt in enumerate(distinct.tolist()):
         rows = np.flatnonzero(number == k).tolist()
-        classes, probability = posterior(prompt, dataset, split).by_behavior()
         computed = computes(prompt, [definitions[row] for row in rows], dataset)
-        credences[rows] = (computed[:, None] == classes) @ probability
+        credences[rows] = posterior(prompt, dataset, split).credence(computed)
     return credences
 
 
@@ -116,6 +123,6 @@ def _that_fit(kind: int, example: str) -> np.ndarray:
 
 # As JSON, because a section of a config has no hash.
 @cache
-def _behavior(kind: int, dataset: str) -> np.ndarray:
+def behavior_of(kind: int, dataset: str) -> np.ndarray:
     """Return what the functions of a kind compute on the fresh inputs of a dataset, given as JSON."""
     return behavior(functions_of(kind).definitions, fresh_calls(dataset)[KINDS[kind][2]])
