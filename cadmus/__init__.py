@@ -12,16 +12,19 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
+    from cadmus.api import Reason, Task, Verdict, prefix_values, sample, tasks, verify
+    from cadmus.evaluate.prefix_values import PrefixValues
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, stacks, trace
 
 __all__ = [
     "Cadmus",
+    "PrefixValues",
     "Reason",
     "Task",
     "Verdict",
     "__version__",
+    "prefix_values",
     "run",
     "sample",
     "stacks",
@@ -37,9 +40,11 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 # Module and extra of each name; the reference VM needs no extra.
 _SOURCES = {
     "Cadmus": ("cadmus.model.inference", "model"),
+    "PrefixValues": ("cadmus.evaluate.prefix_values", "sample"),
     "Reason": ("cadmus.api", "sample"),
     "Task": ("cadmus.api", "sample"),
     "Verdict": ("cadmus.api", "sample"),
+    "prefix_values": ("cadmus.api", "sample"),
     "run": ("cadmus.vm.reference", ""),
     "sample": ("cadmus.api", "sample"),
     "stacks": ("cadmus.vm.reference", ""),

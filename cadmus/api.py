@@ -1,10 +1,11 @@
 """Functions for notebooks, training with rewards and evaluation harnesses, offered by the package itself."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import chain, count, islice, repeat
+from itertools import chain, count, islice, repeat, takewhile
 from operator import add
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -14,12 +15,16 @@ from cadmus.dataset import sampler
 from cadmus.dataset.splits import Seen
 from cadmus.errors import Defect, InputError, check_counts, suggest
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import Question, questions_of
+from cadmus.evaluate.prefix_values import PrefixValues
+from cadmus.evaluate.prefix_values import prefix_values as prefix_values_of
+from cadmus.evaluate.questions import Question, named, questions_of
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
 Section = Dataset | Mapping[str, Any] | None
 """The section ``dataset`` of a config, some of its fields, or None for the defaults."""
+Answer = tuple[str, str, str, bool]
+"""Prompt, completion, reference, and whether the completion ended."""
 CHUNK = 2048
 """Tasks per random stream of :func:`tasks`; changing it changes every task."""
 _BATCHES = 64
@@ -188,6 +193,47 @@ def verify(
     return verdicts[0] if single else verdicts
 
 
+@overload
+def prefix_values(task: Task, completion: str, *, dataset: Section = ...) -> PrefixValues: ...
+@overload
+def prefix_values(
+    task: Sequence[Task], completion: Sequence[str], *, dataset: Section = ...
+) -> list[PrefixValues]: ...
+def prefix_values(
+    task: Task | Sequence[Task], completion: str | Sequence[str], *, dataset: Section = None
+) -> PrefixValues | list[PrefixValues]:
+    """Return the value of each prefix of a completion, an exact process reward.
+
+    A value of 1 is always exact; :mod:`cadmus.evaluate.prefix_values` says what a 0 means for each question.
+    All values are 0 after an unknown symbol, an end or too many instructions, and for a task that its own
+    reference does not solve.
+
+    Args:
+        task: a task, or a list of n.
+        completion: what follows the prompt, or a list of n. One end ``.`` at its end is ignored.
+        dataset: the ``dataset`` that the tasks were sampled with.
+    """
+    if isinstance(completion, str):
+        return prefix_values([cast(Task, task)], [completion], dataset=dataset)[0]
+    rows, section = _column("task", task, len(completion), single=False), _section(dataset)
+    texts = [text.removesuffix(isa.END) for text in completion]
+    values = [_worthless(text) for text in texts]
+    prompts, references, names = ([row[column] for row in rows] for column in (0, 1, 4))
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, verdict in enumerate(verify(prompts, references, references, names, dataset=section)):
+        if verdict.solved:
+            groups[names[number], rows[number].split].append(number)
+    for (name, split), numbers in groups.items():
+        readable = [_readable(texts[number], section.max_length - len(prompts[number])) for number in numbers]
+        asked = [(prompts[n], text, references[n], True) for n, text in zip(numbers, readable, strict=True)]
+        for number, text, found in zip(numbers, readable, _values(name, asked, section, split), strict=True):
+            # Of a text that cannot be executed, all after its readable part is worth nothing.
+            known = len(text) + (2 if text == texts[number] else 1)
+            for column, part in zip(values[number], found, strict=True):
+                column[:known] = part[:known]
+    return values
+
+
 def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -> Sequence[Any]:
     """Return an argument of :func:`verify` as a list of n; one that is ``shared`` may apply to all n."""
     is_one = isinstance(value, str | bool | np.bool_)
@@ -198,6 +244,26 @@ def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -
         got = "one string" if is_one else f"a list of length {len(value)}"
         raise InputError(f"{name}: must be {form}, as completion is, got {got}")
     return value
+
+
+def _values(question: str, rows: list[Answer], dataset: Dataset, split: str) -> list[PrefixValues]:
+    """Return the values of readable completions, all 0 for a task whose prompt is none of the question."""
+    try:
+        return prefix_values_of(named(question), _completed(rows, dataset), split)
+    except Defect:
+        if len(rows) == 1:
+            return [_worthless(rows[0][1])]
+        return [values for row in rows for values in _values(question, [row], dataset, split)]
+
+
+def _worthless(completion: str) -> PrefixValues:
+    return PrefixValues(np.zeros(len(completion) + 2, np.bool_), np.zeros(len(completion) + 2))
+
+
+def _readable(completion: str, room: int) -> str:
+    """Return the beginning of a completion that can be executed."""
+    known = takewhile(_INSTRUCTIONS.__contains__, completion[: max(room, 0)])
+    return "".join(known)
 
 
 def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -> Reason | None:
@@ -212,18 +278,22 @@ def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -
     return None if _INSTRUCTIONS.issuperset(completion) else Reason.UNKNOWN_SYMBOL
 
 
-def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: Dataset) -> list[Reason]:
-    """Grade readable completions of one question: rows of prompt, completion, reference and ended."""
-    if not rows:
-        return []
+def _completed(rows: list[Answer], dataset: Dataset) -> Completed:
     prompts, completions, references, ended = zip(*rows, strict=True)
-    completed = Completed(
+    return Completed(
         Programs.from_strings(map(add, prompts, references)),
         np.fromiter(map(len, prompts), np.int64, len(rows)),
         Programs.from_strings(completions),
         np.array(ended, np.bool_),
         dataset,
     )
+
+
+def _grade(question: Question, rows: list[Answer], dataset: Dataset) -> list[Reason]:
+    """Grade readable completions of one question."""
+    if not rows:
+        return []
+    completed = _completed(rows, dataset)
     try:
         solved = question.solves(completed)
         fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(completed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cadmus.evaluate import criteria
+from cadmus.evaluate import continuations, criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
 from cadmus.model.verifying import drops, ignores
@@ -142,6 +142,8 @@ class Question:
     the answer away."""
     fits: Callable[[Completed], np.ndarray] | None = None
     """For induction, returns the completions that fit the examples of the prompt: bool, shape (n,)."""
+    extensions: continuations.Continuations = continuations.respelled
+    """Returns texts that may continue the prefix of a completion to a right one."""
     ceiling: Callable[[Programs, "Dataset", str], np.ndarray] | None = None
     """Returns the probability that the best possible answer to prompts of a split is solved: float64, shape
     (n,). Without it, it is 1, as the prompt determines what is right."""
@@ -168,6 +170,7 @@ QUESTIONS: dict[str, Question] = {
         criteria.equal_expression,
         criteria.EXPRESSION,
         open=True,
+        extensions=continuations.equal_expression,
     ),
     "equality_comparator": _asks_for_comparator(
         "equality",
@@ -189,6 +192,7 @@ QUESTIONS: dict[str, Question] = {
         criteria.definition,
         DEFINITION,
         open=True,
+        extensions=continuations.definition,
     ),
     "random": Question(
         "random",
@@ -199,6 +203,7 @@ QUESTIONS: dict[str, Question] = {
         criteria.repaired,
         criteria.ANYTHING,
         open=True,
+        extensions=continuations.repair,
     ),
     "basic_sequences": Question("basic_sequences", about="sequence"),
     "advanced_sequences": Question("advanced_sequences", about="sequence"),
@@ -220,6 +225,7 @@ QUESTIONS: dict[str, Question] = {
         DEFINITION,
         open=True,
         fits=criteria.fits_examples,
+        extensions=continuations.function,
         ceiling=best_possible,
     ),
     "trace": Question(

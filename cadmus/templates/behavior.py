@@ -6,6 +6,7 @@ its classes, and an OOD rule keeps functions out of training by it.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
@@ -106,13 +107,17 @@ class Functions(NamedTuple):
     probability: np.ndarray
     """Of each function, in all its spellings: float64, shape (m,)."""
     spellings: list[str]
-    """All bodies of the grammar, in alphabetical order."""
+    """All definitions of the grammar, without their ``;``, in alphabetical order."""
     spelled: np.ndarray
-    """The function that each body spells, a row of ``definitions``: int64, shape (len(spellings),)."""
+    """The function of each spelling, a row of ``definitions``: int64, shape (len(spellings),)."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Programs:
         """Draw ``n`` definitions."""
         return self.definitions.take(rng.choice(len(self.probability), size=n, p=self.probability))
+
+    def beginning(self, text: str) -> slice:
+        """Return the rows of the spellings that begin with a text."""
+        return slice(bisect_left(self.spellings, text), bisect_left(self.spellings, text + "\x7f"))
 
 
 @cache
@@ -125,7 +130,7 @@ def functions(grammar: Grammar, calls: str) -> Functions:
     _, first, function = np.unique(computed, return_index=True, return_inverse=True)
     probability = np.bincount(function, [grammar.texts[text] for text in texts])
     order = np.argsort(texts, kind="stable")
-    spellings = [texts[row] for row in order]
+    spellings = ["\\" + texts[row] for row in order]
     return Functions(definitions.take(first), probability / probability.sum(), spellings, function[order])
 
 
