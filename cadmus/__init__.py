@@ -13,13 +13,11 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cadmus.api import Reason, Task, Verdict, prefix_values, sample, tasks, verify
-    from cadmus.evaluate.prefix_values import PrefixValues
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, stacks, trace
 
 __all__ = [
     "Cadmus",
-    "PrefixValues",
     "Reason",
     "Task",
     "Verdict",
@@ -40,7 +38,6 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 # Module and extra of each name; the reference VM needs no extra.
 _SOURCES = {
     "Cadmus": ("cadmus.model.inference", "model"),
-    "PrefixValues": ("cadmus.evaluate.prefix_values", "sample"),
     "Reason": ("cadmus.api", "sample"),
     "Task": ("cadmus.api", "sample"),
     "Verdict": ("cadmus.api", "sample"),

@@ -1,11 +1,11 @@
 """Functions for notebooks, training with rewards and evaluation harnesses, offered by the package itself."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from itertools import chain, count, islice, repeat, takewhile
 from operator import add
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -15,16 +15,12 @@ from cadmus.dataset import sampler
 from cadmus.dataset.splits import Seen
 from cadmus.errors import Defect, InputError, check_counts, suggest
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.prefix_values import PrefixValues
-from cadmus.evaluate.prefix_values import prefix_values as prefix_values_of
 from cadmus.evaluate.questions import Question, named, questions_of
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
 Section = Dataset | Mapping[str, Any] | None
 """The section ``dataset`` of a config, some of its fields, or None for the defaults."""
-Answer = tuple[str, str, str, bool]
-"""Prompt, completion, reference, and whether the completion ended."""
 CHUNK = 2048
 """Tasks per random stream of :func:`tasks`; changing it changes every task."""
 _BATCHES = 64
@@ -193,44 +189,34 @@ def verify(
     return verdicts[0] if single else verdicts
 
 
-@overload
-def prefix_values(task: Task, completion: str, *, dataset: Section = ...) -> PrefixValues: ...
-@overload
-def prefix_values(
-    task: Sequence[Task], completion: Sequence[str], *, dataset: Section = ...
-) -> list[PrefixValues]: ...
-def prefix_values(
-    task: Task | Sequence[Task], completion: str | Sequence[str], *, dataset: Section = None
-) -> PrefixValues | list[PrefixValues]:
+class PrefixValues(NamedTuple):
+    """Values of the prefixes of a completion, 0 to all of its instructions, and of its end; never rising."""
+
+    solvable: np.ndarray
+    """True if a right completion begins with the prefix: bool; docs/grading.md says what is exact."""
+    probability: np.ndarray
+    """The same as float64 or, for induction, the probability of the best continuation, given the examples."""
+
+
+def prefix_values(task: Task, completion: str, *, dataset: Section = None) -> PrefixValues:
     """Return the value of each prefix of a completion, an exact process reward.
 
-    A value of 1 is always exact; :mod:`cadmus.evaluate.prefix_values` says what a 0 means for each question.
-    All values are 0 after an unknown symbol, an end or too many instructions, and for a task that its own
-    reference does not solve.
-
-    Args:
-        task: a task, or a list of n.
-        completion: what follows the prompt, or a list of n. One end ``.`` at its end is ignored.
-        dataset: the ``dataset`` that the tasks were sampled with.
+    Values are 0 after text that cannot be executed, and for a task that its own reference does not solve.
+    Completion and dataset are those of :func:`verify`.
     """
-    if isinstance(completion, str):
-        return prefix_values([cast(Task, task)], [completion], dataset=dataset)[0]
-    rows, section = _column("task", task, len(completion), single=False), _section(dataset)
-    texts = [text.removesuffix(isa.END) for text in completion]
-    values = [_worthless(text) for text in texts]
-    prompts, references, names = ([row[column] for row in rows] for column in (0, 1, 4))
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for number, verdict in enumerate(verify(prompts, references, references, names, dataset=section)):
-        if verdict.solved:
-            groups[names[number], rows[number].split].append(number)
-    for (name, split), numbers in groups.items():
-        readable = [_readable(texts[number], section.max_length - len(prompts[number])) for number in numbers]
-        asked = [(prompts[n], text, references[n], True) for n, text in zip(numbers, readable, strict=True)]
-        for number, text, found in zip(numbers, readable, _values(name, asked, section, split), strict=True):
-            # Of a text that cannot be executed, all after its readable part is worth nothing.
-            known = len(text) + (2 if text == texts[number] else 1)
-            for column, part in zip(values[number], found, strict=True):
-                column[:known] = part[:known]
+    section, text = _section(dataset), completion.removesuffix(isa.END)
+    values = PrefixValues(np.zeros(len(text) + 2, np.bool_), np.zeros(len(text) + 2))
+    if verify(task.prompt, task.reference, task.reference, task.question, dataset=section):
+        question, prompt_length = named(task.question), np.array([len(task.prompt)])
+        known = "".join(takewhile(_INSTRUCTIONS.__contains__, text[: section.max_length - len(task.prompt)]))
+        program, written = (Programs.from_strings([each]) for each in (task.prompt + task.reference, known))
+        completed = Completed(program, prompt_length, written, np.array([True]), section)
+        size = len(known) + (2 if known == text else 1)
+        # A prompt that `tasks` did not make may have no kind of function.
+        with suppress(Defect):
+            (solvable,) = question.solvable(completed)
+            (probability,) = question.credence(completed, task.split) if question.credence else [solvable]
+            values.solvable[:size], values.probability[:size] = solvable[:size], probability[:size]
     return values
 
 
@@ -246,26 +232,6 @@ def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -
     return value
 
 
-def _values(question: str, rows: list[Answer], dataset: Dataset, split: str) -> list[PrefixValues]:
-    """Return the values of readable completions, all 0 for a task whose prompt is none of the question."""
-    try:
-        return prefix_values_of(named(question), _completed(rows, dataset), split)
-    except Defect:
-        if len(rows) == 1:
-            return [_worthless(rows[0][1])]
-        return [values for row in rows for values in _values(question, [row], dataset, split)]
-
-
-def _worthless(completion: str) -> PrefixValues:
-    return PrefixValues(np.zeros(len(completion) + 2, np.bool_), np.zeros(len(completion) + 2))
-
-
-def _readable(completion: str, room: int) -> str:
-    """Return the beginning of a completion that can be executed."""
-    known = takewhile(_INSTRUCTIONS.__contains__, completion[: max(room, 0)])
-    return "".join(known)
-
-
 def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -> Reason | None:
     """Return what is wrong with the text of a completion or its task, None if it can be executed."""
     task = prompt + reference
@@ -278,22 +244,18 @@ def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -
     return None if _INSTRUCTIONS.issuperset(completion) else Reason.UNKNOWN_SYMBOL
 
 
-def _completed(rows: list[Answer], dataset: Dataset) -> Completed:
+def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: Dataset) -> list[Reason]:
+    """Grade readable completions of one question: rows of prompt, completion, reference and ended."""
+    if not rows:
+        return []
     prompts, completions, references, ended = zip(*rows, strict=True)
-    return Completed(
+    completed = Completed(
         Programs.from_strings(map(add, prompts, references)),
         np.fromiter(map(len, prompts), np.int64, len(rows)),
         Programs.from_strings(completions),
         np.array(ended, np.bool_),
         dataset,
     )
-
-
-def _grade(question: Question, rows: list[Answer], dataset: Dataset) -> list[Reason]:
-    """Grade readable completions of one question."""
-    if not rows:
-        return []
-    completed = _completed(rows, dataset)
     try:
         solved = question.solves(completed)
         fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(completed)

@@ -4,6 +4,7 @@ Every condition is stricter than *verified* (:mod:`cadmus.model.verifying`).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,10 +26,9 @@ COMPARATOR = re.compile(r"[<=>]")
 EXPRESSION = re.compile(r"[0-9tZ+\-*/%xn~]+=")
 """Literals, arithmetic and ``=``: no definition can replace a literal, nothing reads the first value."""
 NUMERAL = r"(?:t(?:[1-9]\+)?|[0-9]|Z)(?:t\*(?:[1-9]\+)?)*~?"
-"""A number in decimal (Horner's rule)."""
 WRITTEN_VALUE = rf"(?:{NUMERAL}|u(?:{NUMERAL}(?:[0-9]:)?b)*)"
-"""A number, or a sequence of numbers. Other arithmetic could repeat the query of the prompt instead of
-answering it: ``u1b2b4+`` is ``u14+b24+b``."""
+"""A number in decimal (Horner's rule), or a sequence of such numbers. Other arithmetic could repeat the query
+of the prompt instead of answering it: ``u1b2b4+`` is ``u14+b24+b``."""
 _COMPARED = rf"{WRITTEN_VALUE}[=Y]"
 ANSWER = re.compile(rf"{_COMPARED}|!?")
 """A written value and the comparison with it or, where the reference is one, a bare label."""
@@ -68,6 +68,12 @@ class Completed:
         """Return programs with their own completions."""
         ended = np.ones(len(prompt_length), np.bool_)
         return cls(programs, prompt_length, programs.suffixes(prompt_length), ended, dataset)
+
+    def replaced(self, rows: np.ndarray, texts: Sequence[str]) -> "Completed":
+        """Return some rows with other completions, which end by themselves."""
+        references, lengths = self.references.take(rows), self.prompt_length[rows]
+        ended = np.ones(len(rows), np.bool_)
+        return Completed(references, lengths, Programs.from_strings(texts), ended, self.dataset)
 
     @cached_property
     def prompts(self) -> Programs:

@@ -33,19 +33,12 @@ class Posterior(NamedTuple):
     """Of each, given the prompt: float64, shape (k,)."""
     behavior: np.ndarray
     """Equal for functions that agree on all fresh inputs: int64, shape (k,)."""
-    rows: np.ndarray
-    """Rows of the functions among those of their kind: int64, shape (k,), ascending."""
 
     def by_behavior(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the functions compute, and its probability: int64 and float64, shape (classes,)."""
         behavior, inverse = np.unique(self.behavior, return_inverse=True)
         probability = np.bincount(inverse, self.probability, len(behavior))
         return behavior, probability / probability.sum()
-
-    def credence(self, behavior: np.ndarray) -> np.ndarray:
-        """Return the probability that what is computed is right: float64, of the same shape."""
-        classes, probability = self.by_behavior()
-        return (behavior[:, None] == classes) @ probability
 
 
 def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
@@ -67,16 +60,15 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
         rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
     behavior = behavior_of(kind, dataset.model_dump_json())[rows]
-    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behavior, rows)
+    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behavior)
 
 
 def prior(prompt: str, dataset: Dataset) -> int:
     """Return what functions of the kind compute most probably: the best answer without the examples."""
     kind = kind_of(prompt)
-    functions, behavior = functions_of(kind), behavior_of(kind, dataset.model_dump_json())
-    every = Posterior(functions.definitions, functions.probability, behavior, np.arange(len(behavior)))
-    classes, probability = every.by_behavior()
-    return int(classes[probability.argmax()])
+    every = Posterior(*functions_of(kind)[:2], behavior_of(kind, dataset.model_dump_json()))
+    behavior, probability = every.by_behavior()
+    return int(behavior[probability.argmax()])
 
 
 def credence(
@@ -88,8 +80,9 @@ def credence(
     distinct, number = np.unique(prompts, return_inverse=True)
     for k, prompt in enumerate(distinct.tolist()):
         rows = np.flatnonzero(number == k).tolist()
+        classes, probability = posterior(prompt, dataset, split).by_behavior()
         computed = computes(prompt, [definitions[row] for row in rows], dataset)
-        credences[rows] = posterior(prompt, dataset, split).credence(computed)
+        credences[rows] = (computed[:, None] == classes) @ probability
     return credences
 
 

@@ -6,7 +6,6 @@ its classes, and an OOD rule keeps functions out of training by it.
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
@@ -106,18 +105,14 @@ class Functions(NamedTuple):
     """m definitions, each function in its likeliest spelling, of these the shortest."""
     probability: np.ndarray
     """Of each function, in all its spellings: float64, shape (m,)."""
-    spellings: list[str]
-    """All definitions of the grammar, without their ``;``, in alphabetical order."""
+    spellings: tuple[str, ...]
+    """All definitions of the grammar, in alphabetical order."""
     spelled: np.ndarray
     """The function of each spelling, a row of ``definitions``: int64, shape (len(spellings),)."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Programs:
         """Draw ``n`` definitions."""
         return self.definitions.take(rng.choice(len(self.probability), size=n, p=self.probability))
-
-    def beginning(self, text: str) -> slice:
-        """Return the rows of the spellings that begin with a text."""
-        return slice(bisect_left(self.spellings, text), bisect_left(self.spellings, text + "\x7f"))
 
 
 @cache
@@ -129,9 +124,8 @@ def functions(grammar: Grammar, calls: str) -> Functions:
     # The first of each class, in the order above, is its likeliest spelling.
     _, first, function = np.unique(computed, return_index=True, return_inverse=True)
     probability = np.bincount(function, [grammar.texts[text] for text in texts])
-    order = np.argsort(texts, kind="stable")
-    spellings = ["\\" + texts[row] for row in order]
-    return Functions(definitions.take(first), probability / probability.sum(), spellings, function[order])
+    spellings, spelled = zip(*sorted(zip(definitions.to_strings(), function, strict=True)), strict=True)
+    return Functions(definitions.take(first), probability / probability.sum(), spellings, np.array(spelled))
 
 
 def places(programs: Programs) -> np.ndarray:
