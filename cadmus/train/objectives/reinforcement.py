@@ -205,7 +205,9 @@ class Reinforcement(Objective):
         self, packed: PackedBatch, credit: np.ndarray, prompt_length: np.ndarray, ended: np.ndarray
     ) -> Tensor:
         # The padding has segment -1: the last entry.
-        by_program = torch.tensor([*credit, 0 * credit[0]], dtype=torch.float32, device=self.device)
+        by_program = torch.tensor(
+            np.vstack([credit, 0 * credit[:1]]), dtype=torch.float32, device=self.device
+        )
         begins = torch.tensor([*prompt_length, 1], device=self.device)[packed.segments] - 1
         token = (packed.positions - begins).clamp(0, credit.shape[1] - 1)
         has_end = torch.tensor([*ended.tolist(), False], device=self.device)
