@@ -1,6 +1,6 @@
 """Completions that begin with a prefix and may be right, of which the grade decides.
 
-docs/grading.md says for each question whether a prefix that none of them solves is surely lost.
+docs/grading.md says for each question whether a prefix that begins none of them is surely lost.
 """
 
 import re

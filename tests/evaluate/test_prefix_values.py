@@ -141,7 +141,7 @@ def test_an_induction_is_worth_the_probability_of_its_best_continuation():
         probability = credence([task.prompt] * len(definitions), definitions, Dataset())
         computed = dict(zip(definitions, probability, strict=True))
         right = {*solved(task, definitions, {})}
-        for text in (task.reference.removesuffix(";"), definitions[0], definitions[-1]):
+        for text in (task.reference, definitions[0], definitions[-1]):
             values = prefix_values(task, text)
             prefixes = [text[:length] for length in range(len(text) + 1)]
             expected = [
