@@ -28,11 +28,6 @@ _WRITTEN_NUMBER = re.compile(rf"({NUMERAL})((?:[0-9]:)?)(?=[b=Y])")
 
 def respelled(prompt: str, reference: str, prefix: str, dataset: Dataset) -> Iterable[str]:
     """Return the prefix with the ends of the reference, whose numbers have any spelling."""
-    return (prefix + end for end in _ends(reference))
-
-
-@lru_cache(maxsize=1 << 12)
-def _ends(reference: str) -> set[str]:
     ends: set[str] = set()
     rest, stop = "", len(reference)
     for match in reversed([*_WRITTEN_NUMBER.finditer(reference)]):
@@ -45,7 +40,7 @@ def _ends(reference: str) -> set[str]:
         rest = min(labelled, key=len) + rest
         stop = match.start()
     rest = reference[:stop] + rest
-    return ends.union(rest[start:] for start in range(len(rest) + 1))
+    return (prefix + end for end in ends.union(rest[start:] for start in range(len(rest) + 1)))
 
 
 def _spellings(value: int) -> list[str]:

@@ -4,7 +4,6 @@ Every condition is stricter than *verified* (:mod:`cadmus.model.verifying`).
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,12 +67,6 @@ class Completed:
         """Return programs with their own completions."""
         ended = np.ones(len(prompt_length), np.bool_)
         return cls(programs, prompt_length, programs.suffixes(prompt_length), ended, dataset)
-
-    def replaced(self, rows: np.ndarray, texts: Sequence[str]) -> "Completed":
-        """Return some rows with other completions, which end by themselves."""
-        references, lengths = self.references.take(rows), self.prompt_length[rows]
-        ended = np.ones(len(rows), np.bool_)
-        return Completed(references, lengths, Programs.from_strings(texts), ended, self.dataset)
 
     @cached_property
     def prompts(self) -> Programs:

@@ -162,15 +162,16 @@ class Question:
             tried: list[tuple[int, str]] = []
             for row in np.flatnonzero((longest < 0) & (lengths >= length)).tolist():
                 prompt, reference, text = asked[row]
-                others = self.extensions(prompt, reference, text[:length], completed.dataset)
-                fits = (
-                    each for each in {text[:length], reference, *others} if each.startswith(text[:length])
-                )
-                short = (each for each in fits if len(prompt + each) <= completed.dataset.max_length)
+                known = {text[:length], *self.extensions(prompt, reference, text[:length], completed.dataset)}
+                known |= {reference} if reference.startswith(text[:length]) else set()
+                short = (each for each in known if len(prompt + each) <= completed.dataset.max_length)
                 tried += [(row, each) for each in short if self.form.fullmatch(each)]
             if tried:
-                rows, candidates = np.array([row for row, _ in tried]), [text for _, text in tried]
-                longest[rows[self.solves(completed.replaced(rows, candidates))]] = length
+                rows = np.array([row for row, _ in tried])
+                texts = Programs.from_strings(text for _, text in tried)
+                own = completed.references.take(rows), completed.prompt_length[rows]
+                written = Completed(*own, texts, np.ones(len(rows), np.bool_), completed.dataset)
+                longest[rows[self.solves(written)]] = length
         ends = zip(completed.texts, longest, self.solves(completed), strict=True)
         return [np.append(np.arange(len(text) + 1) <= last, solved) for text, last, solved in ends]
 
