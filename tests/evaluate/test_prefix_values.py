@@ -124,15 +124,6 @@ def test_what_two_instructions_solve_is_worth_1(question):
                 assert solvable == bool(right)
 
 
-def test_a_definition_that_may_not_get_longer_is_worth_1_if_and_only_if_it_is_solved():
-    """Its body has fewer instructions than ``8f2=``, so that two are left after the first."""
-    task = Task("8f2=", r"\4/;", "subroutines", "test", "subroutines_definition")
-    bodies = words("".join(sorted({*SYMBOLS} - {"\\", ";"})), 2)
-    for first in "4E-u0f":
-        right = solved(task, [f"\\{first}{body};" for body in bodies], {})
-        assert prefix_values(task, "\\" + first).solvable[-2] == bool(right)
-
-
 def test_an_induction_is_worth_the_probability_of_its_best_continuation():
     for task in asked("complete_algorithm", 4):
         spellings = functions_of(kind_of(task.prompt)).spellings

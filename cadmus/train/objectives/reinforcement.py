@@ -32,7 +32,7 @@ from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError, naming
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
-from cadmus.evaluate.questions import Question, questions_of
+from cadmus.evaluate.questions import named, questions_of
 from cadmus.model.flops import causal_pairs, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -149,11 +149,10 @@ class Reinforcement(Objective):
         for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True):
             written = completions.take(rows), ended[rows]
             completed = Completed(references.take(rows), prompt_length[rows], *written, dataset)
-            question = questions_of(config.TEMPLATE_OF[name])[name]
-            graded.append(self._grade(question, completed, kept[rows]))
+            graded.append(self._grade(name, completed, kept[rows]))
             if self.settings.reward == "value":
-                credible = question.credence
-                values += credible(completed, SPLITS[TRAIN]) if credible else question.solvable(completed)
+                credible = named(name).credence
+                values += credible(completed, SPLITS[TRAIN]) if credible else named(name).solvable(completed)
         reward = np.concatenate([of_question for of_question, _ in graded]).reshape(-1, k)
         # Without dividing by the deviation, which would favor prompts that are nearly solved or hopeless.
         advantage = (reward - reward.mean(1, keepdims=True)).reshape(-1, 1)
@@ -180,11 +179,9 @@ class Reinforcement(Objective):
         weights = self._weights(packed, credit, prompt_length[rows], ended[rows])
         return Rollout(packed, weights, counts, flops)
 
-    def _grade(
-        self, question: Question, completed: Completed, kept: np.ndarray
-    ) -> tuple[np.ndarray, tuple[int, ...]]:
+    def _grade(self, name: str, completed: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""
-        k = self.settings.samples
+        question, k = questions_of(config.TEMPLATE_OF[name])[name], self.settings.samples
         solved = question.solves(completed)
         reward = solved.astype(float)
         if question.fits is not None:
