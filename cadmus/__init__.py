@@ -12,7 +12,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
+    from cadmus.api import Reason, Task, Verdict, prefix_values, sample, tasks, verify
     from cadmus.experiments.external import evaluate_model
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, stacks, trace
@@ -24,6 +24,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "evaluate_model",
+    "prefix_values",
     "run",
     "sample",
     "stacks",
@@ -43,6 +44,7 @@ _SOURCES = {
     "Task": ("cadmus.api", "sample"),
     "Verdict": ("cadmus.api", "sample"),
     "evaluate_model": ("cadmus.experiments.external", "model"),
+    "prefix_values": ("cadmus.api", "sample"),
     "run": ("cadmus.vm.reference", ""),
     "sample": ("cadmus.api", "sample"),
     "stacks": ("cadmus.vm.reference", ""),

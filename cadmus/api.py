@@ -1,8 +1,9 @@
 """Functions for notebooks, training with rewards and evaluation harnesses, offered by the package itself."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
-from itertools import chain, count, islice, repeat
+from itertools import chain, count, islice, repeat, takewhile
 from operator import add, itemgetter
 from typing import Any, NamedTuple, overload
 
@@ -206,6 +207,40 @@ def _verdicts(tasks: list[Any], completions: list[Any], ended: list[Any], datase
         for row, reason in zip(rows, _grade(known[name], answers, dataset), strict=True):
             reasons[row] = reason
     return [_VERDICTS[reason] for reason in reasons if reason]
+
+
+class PrefixValues(NamedTuple):
+    """Values of the prefixes of a completion, 0 to all of its instructions, and of its end; never rising."""
+
+    solvable: np.ndarray
+    """True if a right completion begins with the prefix: bool; docs/grading.md says what is exact."""
+    probability: np.ndarray
+    """The same as float64 or, for induction, the probability of the best continuation, given the examples."""
+
+
+def prefix_values(task: Task, completion: str | None, *, dataset: Section = None) -> PrefixValues:
+    """Return the value of each prefix of a completion, an exact process reward.
+
+    Values are 0 after text that cannot be executed, and for a task that its own reference does not solve.
+    Completion and dataset are those of :func:`verify`.
+    """
+    check_types("completion", [completion], str | None, "text, or None if there is none")
+    section, text = _section(dataset), (completion or "").removesuffix(isa.END)
+    values = PrefixValues(np.zeros(len(text) + 2, np.bool_), np.zeros(len(text) + 2))
+    if verify(task, task.reference, dataset=section):
+        question, prompt_length = named(task.question), np.array([len(task.prompt)])
+        known = "".join(takewhile(_INSTRUCTIONS.__contains__, text[: section.max_length - len(task.prompt)]))
+        program, written = (Programs.from_strings([each]) for each in (task.prompt + task.reference, known))
+        completed = Completed(program, prompt_length, written, np.array([True]), section)
+        size = len(known) + (2 if known == text and completion is not None else 1)
+        # A prompt that `tasks` did not make may have no kind of function.
+        with suppress(Defect):
+            (solvable,) = question.solvable(completed)
+            (probability,) = (
+                question.credence(completed, task.split or "test") if question.credence else [solvable]
+            )
+            values.solvable[:size], values.probability[:size] = solvable[:size], probability[:size]
+    return values
 
 
 def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -> Reason | None:

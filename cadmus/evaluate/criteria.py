@@ -24,16 +24,16 @@ COMPARATOR = re.compile(r"[<=>]")
 """The completion of a comparison."""
 EXPRESSION = re.compile(r"[0-9tZ+\-*/%xn~]+=")
 """Literals, arithmetic and ``=``: no definition can replace a literal, nothing reads the first value."""
-_NUMERAL = r"(?:t(?:[1-9]\+)?|[0-9]|Z)(?:t\*(?:[1-9]\+)?)*~?"
-WRITTEN_VALUE = rf"(?:{_NUMERAL}|u(?:{_NUMERAL}(?:[0-9]:)?b)*)"
+NUMERAL = r"(?:t(?:[1-9]\+)?|[0-9]|Z)(?:t\*(?:[1-9]\+)?)*~?"
+WRITTEN_VALUE = rf"(?:{NUMERAL}|u(?:{NUMERAL}(?:[0-9]:)?b)*)"
 """A number in decimal (Horner's rule), or a sequence of such numbers. Other arithmetic could repeat the query
 of the prompt instead of answering it: ``u1b2b4+`` is ``u14+b24+b``."""
 _COMPARED = rf"{WRITTEN_VALUE}[=Y]"
 ANSWER = re.compile(rf"{_COMPARED}|!?")
 """A written value and the comparison with it or, where the reference is one, a bare label."""
-TRACE = re.compile(rf"{_NUMERAL}=|(?:[0-9+\-*/%xn]|E{_NUMERAL}=/)+=")
+TRACE = re.compile(rf"{NUMERAL}=|(?:[0-9+\-*/%xn]|E{NUMERAL}=/)+=")
 """A written number, or an expression with numbers that are checked on the way."""
-_CLAIM = re.compile(rf"(^|E){_NUMERAL}=")
+_CLAIM = re.compile(rf"(^|E){NUMERAL}=")
 ANYTHING = re.compile(r".*")
 RUN = 3  # tighter rules would refuse a fifth of the honest answers (docs/log)
 """Instructions in a row that an expression may not share with the one it equals."""

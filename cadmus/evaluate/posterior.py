@@ -59,14 +59,14 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
         excluded = matches(rules.values(), Samples(programs, np.full(len(rows), len(prompt))))
         rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
-    behavior = _behavior(kind, dataset.model_dump_json())[rows]
+    behavior = behavior_of(kind, dataset.model_dump_json())[rows]
     return Posterior(functions.definitions.take(rows), probability / probability.sum(), behavior)
 
 
 def prior(prompt: str, dataset: Dataset) -> int:
     """Return what functions of the kind compute most probably: the best answer without the examples."""
     kind = kind_of(prompt)
-    every = Posterior(*functions_of(kind), _behavior(kind, dataset.model_dump_json()))
+    every = Posterior(*functions_of(kind)[:2], behavior_of(kind, dataset.model_dump_json()))
     behavior, probability = every.by_behavior()
     return int(behavior[probability.argmax()])
 
@@ -116,6 +116,6 @@ def _that_fit(kind: int, example: str) -> np.ndarray:
 
 # As JSON, because a section of a config has no hash.
 @cache
-def _behavior(kind: int, dataset: str) -> np.ndarray:
+def behavior_of(kind: int, dataset: str) -> np.ndarray:
     """Return what the functions of a kind compute on the fresh inputs of a dataset, given as JSON."""
     return behavior(functions_of(kind).definitions, fresh_calls(dataset)[KINDS[kind][2]])

@@ -13,17 +13,13 @@ import polars as pl
 
 from cadmus.columns import COUNT, NUMBER, Column, one_of
 from cadmus.config.evaluation import Local
+from cadmus.evaluate.results import EDGE_SCORES, STILL_RIGHT, accuracy_of_circuits
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress, seed_of
 
 if TYPE_CHECKING:
     from cadmus.model.circuit import Graph
 
-METHODS = ("effect", "attributed", "integrated", "random")
-"""Scores of the edges: measured, estimated by gradients at the base or at some points on the way to the
-source, and random numbers."""
-RIGHT = tuple(f"{method}_right" for method in METHODS)
-"""Answers that stay right in the circuit of an edge and all with larger scores; null for most sizes."""
 POINTS = 5
 PART = Column(
     str,
@@ -46,7 +42,11 @@ def measure(subject: Subject) -> pl.DataFrame:
     config, model = subject.config, subject.model()
     settings = config.evaluate.circuit
     tables = []
-    kinds = {"changed": pl.Int64, **dict.fromkeys(METHODS, pl.Float64), **dict.fromkeys(RIGHT, pl.Int64)}
+    kinds = {
+        "changed": pl.Int64,
+        **dict.fromkeys(EDGE_SCORES, pl.Float64),
+        **dict.fromkeys(STILL_RIGHT, pl.Int64),
+    }
     for variable in progress("circuit", settings.variables):
         seed = seed_of(config.seed, "circuit", variable)
         table = counterfactuals(variable, settings.programs, seed, config.dataset, minimal=True)
@@ -69,7 +69,7 @@ def _measured(graph: "Graph", seed: int) -> dict[str, Any]:
     estimates = [graph.attributed(points) for points in (1, POINTS)]
     columns: dict[str, Any] = {"changed": changed}
     sizes = circuit_sizes(len(effects))
-    for method, name, scores in zip(METHODS, RIGHT, (effects, *estimates, random), strict=True):
+    for method, name, scores in zip(EDGE_SCORES, STILL_RIGHT, (effects, *estimates, random), strict=True):
         right: list[int | None] = [None] * len(scores)
         smallest = np.argsort(-abs(scores), kind="stable")[np.array(sizes) - 1]
         for edge, count in zip(smallest.tolist(), graph.kept(scores, sizes), strict=True):
@@ -78,28 +78,14 @@ def _measured(graph: "Graph", seed: int) -> dict[str, Any]:
     return columns
 
 
-def curves(results: pl.DataFrame) -> pl.DataFrame:
-    """Return how many answers stay right by variable, method and edges of the circuit."""
-    parts = []
-    for method, right in zip(METHODS, RIGHT, strict=True):
-        size = pl.col(method).abs().rank("ordinal", descending=True).over("variable").cast(pl.Int64)
-        part = results.select(
-            "variable", pl.lit(method).alias("method"), size.alias("edges"), "programs", right=right
-        )
-        # A variable without pairs has a row all the same.
-        first = (pl.col("programs") == 0) & (pl.int_range(pl.len()).over("variable") == 0)
-        parts.append(part.filter(pl.col("right").is_not_null() | first).sort("variable", "edges"))
-    return pl.concat(parts).with_columns(accuracy=pl.col("right") / pl.col("programs"))
-
-
 def findings(results: pl.DataFrame) -> Findings:
     """Return how well gradients estimate the effects, and how many edges are enough."""
     table = results.group_by("variable", maintain_order=True).agg(
-        *(pl.corr("effect", name).fill_nan(None).alias(f"r of {name}") for name in METHODS[1:3]),
+        *(pl.corr("effect", name).fill_nan(None).alias(f"r of {name}") for name in EDGE_SCORES[1:3]),
         pl.len().cast(pl.Int64).alias("edges"),
     )
-    enough = curves(results).filter(pl.col("accuracy") >= ENOUGH)
-    for method in METHODS:
+    enough = accuracy_of_circuits(results).filter(pl.col("accuracy") >= ENOUGH)
+    for method in EDGE_SCORES:
         least = enough.filter(method=method).group_by("variable").agg(pl.col("edges").min().alias(method))
         table = table.join(least, "variable", "left", maintain_order="left")
     return Findings(
@@ -119,8 +105,8 @@ EXPERIMENT = Experiment(
         "receiver": PART,
         "programs": COUNT,
         "changed": COUNT.or_null(),
-        **dict.fromkeys(METHODS, NUMBER.or_null()),
-        **dict.fromkeys(RIGHT, COUNT.or_null()),
+        **dict.fromkeys(EDGE_SCORES, NUMBER.or_null()),
+        **dict.fromkeys(STILL_RIGHT, COUNT.or_null()),
     },
     findings=findings,
     figures=(

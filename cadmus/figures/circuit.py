@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.counterfactuals import VARIABLES
-from cadmus.experiments.circuit import curves
+from cadmus.evaluate.results import accuracy_of_circuits
 from cadmus.figures import style
 
 LABELS = {
@@ -18,7 +18,7 @@ ESTIMATES = {"attributed": "x", "integrated": "."}
 
 def data(circuit: pl.DataFrame) -> pl.DataFrame:
     """Return the answers that stay right by variable, method and number of edges."""
-    return curves(circuit)
+    return accuracy_of_circuits(circuit)
 
 
 def draw(circuit: pl.DataFrame) -> Figure:
@@ -30,11 +30,12 @@ def draw(circuit: pl.DataFrame) -> Figure:
         rows = circuit.filter(variable=variable)
         for method, (label, color, dashes) in LABELS.items():
             of_method = data(rows).filter(method=method)
-            style.line(axes, of_method, "edges", "accuracy", band=False, color=color, ls=dashes, label=label)
+            style.line(axes, of_method, "edges", "accuracy", color=color, ls=dashes, label=label)
         if not style.largest(rows["programs"]):
             style.not_tested(axes)
         axes.set_title(VARIABLES[variable].title)
         axes.set_xscale("log")
+        axes.set_xlim(0.9, 1.1 * len(rows))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("edges of the circuit")
         style.percent_axis(axes)

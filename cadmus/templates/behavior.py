@@ -105,6 +105,10 @@ class Functions(NamedTuple):
     """m definitions, each function in its likeliest spelling, of these the shortest."""
     probability: np.ndarray
     """Of each function, in all its spellings: float64, shape (m,)."""
+    spellings: tuple[str, ...]
+    """All definitions of the grammar, in alphabetical order."""
+    spelled: np.ndarray
+    """The function of each spelling, a row of ``definitions``: int64, shape (len(spellings),)."""
 
     def draw(self, rng: np.random.Generator, n: int) -> Programs:
         """Draw ``n`` definitions."""
@@ -120,7 +124,8 @@ def functions(grammar: Grammar, calls: str) -> Functions:
     # The first of each class, in the order above, is its likeliest spelling.
     _, first, function = np.unique(computed, return_index=True, return_inverse=True)
     probability = np.bincount(function, [grammar.texts[text] for text in texts])
-    return Functions(definitions.take(first), probability / probability.sum())
+    spellings, spelled = zip(*sorted(zip(definitions.to_strings(), function, strict=True)), strict=True)
+    return Functions(definitions.take(first), probability / probability.sum(), spellings, np.array(spelled))
 
 
 def places(programs: Programs) -> np.ndarray:

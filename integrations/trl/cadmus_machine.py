@@ -1,14 +1,13 @@
 """The VM as a tool: a policy writes a program in several calls and sees the stack after every instruction.
 
-``GRPOTrainer(environment_factory=Machine, reward_funcs=valid)`` of TRL makes an episode of each row of
+``GRPOTrainer(environment_factory=Machine, reward_funcs=valued)`` of TRL makes an episode of each row of
 :func:`row`. Nothing here imports TRL, so another loop can call the same three methods.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from cadmus import Task, Verdict, isa, stacks, verify
+from cadmus import Task, Verdict, isa, prefix_values, stacks, verify
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import QUESTIONS
@@ -29,8 +28,7 @@ def row(task: Task) -> dict[str, Any]:
     """Return a row of a trainer's dataset: the question as a message, and the arguments of a reset."""
     table = "\n".join(f"{each.symbol}  {each.effect}  {each.meaning}" for each in isa.INSTRUCTIONS)
     text = _TASK.format(table=table, solved=QUESTIONS[task.question].solved)
-    columns = {"program": task.prompt, "reference": task.reference, "question": task.question}
-    return {"prompt": [{"role": "user", "content": text}], **columns}
+    return {**task._asdict(), "program": task.prompt, "prompt": [{"role": "user", "content": text}]}
 
 
 class Step(NamedTuple):
@@ -39,9 +37,8 @@ class Step(NamedTuple):
     symbol: str
     stack: list[str]
     """The stack after it, the top last, each value as ``cadmus run`` prints it."""
-    valid: bool
-    """It drops nothing and leaves no more NANs than there were. Outside of definitions, a NAN that it leaves
-    is final: only a drop removes it, and completions with a drop do not count."""
+    value: float
+    """The probability that the best continuation solves the question, see :func:`cadmus.prefix_values`."""
 
 
 class Machine:
@@ -54,9 +51,11 @@ class Machine:
     def __init__(self, dataset: Mapping[str, Any] | None = None) -> None:
         self.dataset = dataset
 
-    def reset(self, program: str, reference: str, question: str, **_: object) -> str:
+    def reset(
+        self, program: str, reference: str, question: str, split: str | None = None, **_: object
+    ) -> str:
         """Start an episode and return its observation; the arguments are the columns of :func:`row`."""
-        self.program, self.reference, self.question = program, reference, question
+        self.task = Task(program, reference, question, split)
         self.steps: list[Step] = []
         self.ended = False
         return f"\nProgram: {program}\nStack: {_shown(stacks(program)[-1])}"
@@ -75,16 +74,14 @@ class Machine:
         if not isinstance(instructions, str):
             raise InputError(f"instructions: must be text, got {instructions!r}")
         body = instructions.removesuffix(isa.END)
-        before = self.program + self._written()
+        before = self.task.prompt + self._written()
         program = isa.check_prefix(before + body)
         if len(program) > LONGEST_PROGRAM:
             raise InputError(f"a program has at most {LONGEST_PROGRAM} instructions, got {len(program)}")
         self.ended = body != instructions
-        after = stacks(program)[len(before) - 1 :]
-        new = [
-            Step(symbol, stack, symbol != isa.DROP and stack.count("NAN") <= previous.count("NAN"))
-            for symbol, (previous, stack) in zip(body, pairwise(after), strict=True)
-        ]
+        values = prefix_values(self.task, self._written() + body, dataset=self.dataset).probability
+        after = stacks(program)[len(before) :], values[len(self.steps) + 1 : -1].tolist()
+        new = [Step(symbol, stack, value) for symbol, stack, value in zip(body, *after, strict=True)]
         self.steps += new
         seen = [f"{step.symbol}  {_shown(step.stack)}" for step in new]
         return "\n".join([*seen, f"ended: {self.verdict.reason}"] if self.ended else seen)
@@ -92,8 +89,7 @@ class Machine:
     @property
     def verdict(self) -> Verdict:
         """The grade of what was written so far, as ``cadmus evaluate`` gives it."""
-        task = Task(self.program, self.reference, self.question)
-        return verify(task, self._written(), ended=self.ended, dataset=self.dataset)
+        return verify(self.task, self._written(), ended=self.ended, dataset=self.dataset)
 
     def get_reward(self) -> float:
         """Return 1 if the program has ended and solves its question, else 0."""
@@ -103,9 +99,13 @@ class Machine:
         return "".join(step.symbol for step in self.steps)
 
 
-def valid(environments: Sequence[Machine], **_: object) -> list[float]:
-    """Return the process reward of each episode: the fraction of its instructions that are valid."""
-    return [sum(step.valid for step in each.steps) / max(len(each.steps), 1) for each in environments]
+def valued(environments: Sequence[Machine], **_: object) -> list[float]:
+    """Return the process reward of each episode: the mean value after its tokens, the end included.
+
+    It is 1 for a solved program, and for another the fraction of tokens before it was lost.
+    """
+    values = [[*(step.value for step in each.steps), each.get_reward()] for each in environments]
+    return [sum(each) / len(each) for each in values]
 
 
 def _shown(stack: list[str]) -> str:

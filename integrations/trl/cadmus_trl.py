@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from cadmus import Cadmus, Task, tasks, verify
+from cadmus import Cadmus, Task, prefix_values, tasks, verify
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.llm.prompt import completion_in, question_text
@@ -65,6 +65,37 @@ def _last_text(completion: Any) -> Any:
     if not isinstance(completion, list):
         return completion
     return completion[-1].get("content") if completion else None
+
+
+def valued(end: int, alphabet: str = "program", dataset: Mapping[str, Any] | None = None) -> Reward:
+    """Return a process reward: the mean value after the tokens of a completion, the end included.
+
+    TRL takes one number per completion. This one is 1 for a solved completion; for another it is the fraction
+    of its tokens after which it could still be solved. For an induction, values are probabilities. Arguments
+    are those of :func:`solved`.
+    """
+
+    def valued(
+        completions: list[Any],
+        completion_ids: list[list[int]],
+        program: list[str],
+        reference: list[str],
+        question: list[str],
+        split: list[str],
+        **_: object,
+    ) -> list[float]:
+        rewards = []
+        for task, completion, ids in zip(
+            map(Task, program, reference, question, split), completions, completion_ids, strict=True
+        ):
+            text = completion_in(_last_text(completion), alphabet)
+            values = prefix_values(task, text, dataset=dataset).probability[1:]
+            # One that was cut off never ends.
+            values[-1] *= end in ids
+            rewards.append(float(values.mean()))
+        return rewards
+
+    return valued
 
 
 def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | None = None) -> np.ndarray:

@@ -24,20 +24,25 @@ def test_an_episode_shows_the_stack_after_each_instruction():
     assert found.get_reward() == 0  # Not ended.
     assert found.write(".") == "ended: solved"
     assert found.get_reward() == 1
-    assert cadmus_machine.valid([found]) == [1]
+    assert cadmus_machine.valued([found]) == [1]
     with pytest.raises(InputError, match="the program has ended"):
         found.write("1")
     found.reset(program="62*4+54*4-", reference="=", question="equality_comparator")
     assert found.write("0/+<.") == "0  16 16 0\n/  16 NAN\n+  NAN\n<  NAN\nended: false"
-    assert [step.valid for step in found.steps] == [True, False, True, True]
-    assert cadmus_machine.valid([found]) == [0.75]
+    assert [step.value for step in found.steps] == [0, 0, 0, 0]
+    assert cadmus_machine.valued([found]) == [0]
+    found.reset(program="u7b8b$", reference="t5+=", question="basic_sequences")
+    found.write("t5")
+    found.write("+>.")
+    assert [step.value for step in found.steps] == [1, 1, 1, 0]
+    assert cadmus_machine.valued([found]) == [0.6]
     assert found.get_reward() == 0
 
 
 def test_a_definition_is_shown_in_the_calls_before_it():
     found = machine("2f5=6ft3+=4f9=", r"\2*1+;", "complete_algorithm")
     assert found.write(r"\2*1+;.").splitlines()[-2:] == [";  1 1 1", "ended: solved"]
-    assert cadmus_machine.valid([found]) == [1]
+    assert cadmus_machine.valued([found]) == [pytest.approx(found.steps[0].value, abs=1)]
 
 
 @pytest.mark.parametrize(
@@ -59,14 +64,14 @@ def test_a_bad_call_is_one_line_and_changes_nothing(instructions, message):
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_references_are_valid_and_rewarded(question):
+def test_references_are_worth_1_and_rewarded(question):
     for task in asked(question, 20):
         found = cadmus_machine.Machine()
         found.reset(**cadmus_machine.row(task))
         for symbol in task.reference + ".":
             found.write(symbol)
         assert found.get_reward() == 1
-        assert cadmus_machine.valid([found]) == [1] or question == "random"
+        assert cadmus_machine.valued([found]) == [1] or question == "complete_algorithm"
 
 
 def test_grpo_plays_episodes(tmp_path, monkeypatch):
@@ -115,7 +120,7 @@ def test_grpo_plays_episodes(tmp_path, monkeypatch):
     options = {"num_generations": 2, "per_device_train_batch_size": 4, "max_steps": 1, "logging_steps": 1}
     trainer = GRPOTrainer(
         model,
-        cadmus_machine.valid,
+        cadmus_machine.valued,
         args=GRPOConfig(
             str(tmp_path), report_to="none", use_cpu=True, bf16=False, max_completion_length=400, **options
         ),

@@ -33,6 +33,16 @@ def test_references_are_rewarded_if_they_end(question):
     assert rewards(found, references, ended=False) == [0] * 20
 
 
+def test_the_process_reward_is_the_fraction_of_tokens_before_a_completion_is_lost():
+    (task,) = asked("basic_sequences", 1, "train")
+    row = {name: [value] * 3 for name, value in cadmus_trl.row(task).items() if name != "prompt"}
+    lost = task.reference[:-1] + "<"
+    completions, ids = [task.reference, lost, task.reference], [[7, END], [7, END], [7, 7]]
+    rewards = cadmus_trl.valued(END)(completions=completions, completion_ids=ids, **row)
+    n = len(task.reference) + 1
+    assert rewards == pytest.approx([1, (n - 2) / n, (n - 1) / n])
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("question", ["less_greater", "apply_labels", "basic_sequences", "equality"])
 def test_trivial_policies_score_what_the_baselines_do(question, policy):

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from cadmus import Task, Verdict, tasks, verify
+from cadmus import Task, Verdict, prefix_values, tasks, verify
 from cadmus.errors import InputError
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
@@ -48,6 +48,13 @@ class CadmusTask(vf.Task[CadmusData]):
     async def verified(self, trace: vf.Trace) -> float:
         """1 if the reply makes the program true, else 0."""
         return float(self.verdict(trace.last_reply, not trace.is_truncated).verified)
+
+    @vf.metric
+    async def value(self, trace: vf.Trace) -> float:
+        """The mean value after the instructions of the reply: how long it could still solve the question."""
+        data, completion = self.data, completion_in(trace.last_reply, self.data.alphabet)
+        task = Task(data.program, data.reference, data.question, data.split)
+        return float(prefix_values(task, completion, dataset=data.dataset).probability[:-1].mean())
 
     async def validate(self, runtime: vf.Runtime) -> bool:
         """Tell whether the reference solves the question."""

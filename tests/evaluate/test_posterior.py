@@ -7,7 +7,7 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import Defect
 from cadmus.evaluate.criteria import Completed, induced
-from cadmus.evaluate.posterior import _behavior, _that_fit, best_possible, credence, posterior, surprise
+from cadmus.evaluate.posterior import _that_fit, behavior_of, best_possible, credence, posterior, surprise
 from cadmus.programs import Programs, join
 from cadmus.templates import complete_algorithm
 from cadmus.templates.behavior import places
@@ -110,10 +110,10 @@ def few_functions(monkeypatch):
     kinds[3] = (2, grammar, "calculate")
     monkeypatch.setattr(complete_algorithm, "KINDS", tuple(kinds))
     monkeypatch.setattr("cadmus.evaluate.posterior.KINDS", tuple(kinds))
-    for cached in (_that_fit, _behavior):
+    for cached in (_that_fit, behavior_of):
         cached.cache_clear()
     yield
-    for cached in (_that_fit, _behavior):
+    for cached in (_that_fit, behavior_of):
         cached.cache_clear()
 
 

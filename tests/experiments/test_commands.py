@@ -13,8 +13,7 @@ from cadmus.config import load_config
 from cadmus.dataset.manifest import read_split
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.criteria import second_expressions
-from cadmus.evaluate.results import CEILING, accuracy_by
-from cadmus.experiments import circuit
+from cadmus.evaluate.results import CEILING, EDGE_SCORES, accuracy_by
 from cadmus.experiments.interchange import METHODS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
@@ -168,7 +167,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
         (
             "circuit",
             2,
-            ["r of attributed", "r of integrated", "edges", *circuit.METHODS],
+            ["r of attributed", "r of integrated", "edges", *EDGE_SCORES],
         ),
         ("probe", 2, ["x", "x control", "y", "y control"]),
         ("curve", 3, ["step 1", "step 2"]),

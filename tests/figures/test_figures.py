@@ -16,9 +16,8 @@ from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.regions import LEARNED
-from cadmus.evaluate.results import accuracy_by, with_accuracy
+from cadmus.evaluate.results import EDGE_SCORES, STILL_RIGHT, accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
-from cadmus.experiments.circuit import METHODS, RIGHT
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
     accuracy_by_compute,
@@ -197,10 +196,10 @@ def circuit() -> pl.DataFrame:
         for variable, programs in (("first", 100), ("call", 0))
         for number, edge in enumerate(edges)
     ]
-    names = ["variable", "sender", "receiver", "programs", *METHODS]
+    names = ["variable", "sender", "receiver", "programs", *EDGE_SCORES]
     results = pl.DataFrame(rows, schema=names, orient="row")
     right = pl.when(pl.col("programs") > 0).then((100 - 60 * pl.col("effect")).cast(pl.Int64))
-    return results.with_columns(right.alias(name) for name in RIGHT)
+    return results.with_columns(right.alias(name) for name in STILL_RIGHT)
 
 
 def infilling() -> pl.DataFrame:
