@@ -7,9 +7,10 @@ weighs n / k. So the loss is the mean over all orders in which the tokens could 
 upper bound of the negative log-likelihood.
 
 Prompts are not masked, so that questions are what the model has been trained on. In a fraction
-``train.prompt_weight`` of the programs the prompt ends anywhere, for questions of other prompts. The end of a
-program is not a token here but a length, which the last token of the prompt predicts: a canvas has neither
-ends nor padding that could win before the rest.
+``train.prompt_weight`` of the programs the prompt ends elsewhere, for other questions and for infilling; the
+length of the canvas is then log-uniform, as holes are short. The end of a program is not a token here but a
+length, which the last token of the prompt predicts: a canvas has neither ends nor padding that could win
+before the rest.
 """
 
 from typing import NamedTuple
@@ -43,9 +44,10 @@ def draw_noise(
 ) -> Noise:
     """Draw the noise of programs of these lengths: int64, shape (n,)."""
     n = len(lengths)
-    anywhere = 1 + np.floor(rng.random(n) * (lengths - 1)).astype(np.int64)
+    # From 1 to a program without its first token.
+    elsewhere = np.floor(np.exp(rng.random(n) * np.log(lengths))).astype(np.int64)
     asked = rng.random(n) >= prompt_weight
-    prompts = np.where(asked, prompt_lengths, anywhere)
+    prompts = np.where(asked, prompt_lengths, lengths - np.minimum(elsewhere, lengths - 1))
     canvas = lengths - prompts
     levels = (rng.permutation(n) + rng.random(n)) / n
     counts = np.minimum(np.floor(levels * canvas).astype(np.int64) + 1, canvas)
