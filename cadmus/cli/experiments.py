@@ -97,17 +97,17 @@ def score(
     seed: int,
     device: str | None,
 ) -> None:
-    """Score features of hidden states, or edges of circuits, against the VM.
+    """Score features of states, or edges of circuits, by the VM.
 
-    Features are a safetensors file with a matrix `layer.N` of shape (features, width) for each layer to
-    score; the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
+    FILE has features, as safetensors: a matrix `layer.N` of shape (features, width) for each layer to score;
+    the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
     `layer.N.decoder` has their directions. For other encoders, call `score` in `cadmus.evaluate.score`.
 
     For each layer and variable: R² of all features, correlation of the best one and of one that no other
     variable has, F1 for its values, and how often the answer is the counterfactual one after an exchange of
     the best features' directions, of learned and of random ones.
 
-    Edges are a CSV or Parquet file with the columns variable, sender, receiver and score, as those of
+    Or it has edges, as CSV or Parquet: the columns variable, sender, receiver and score, as those of
     `cadmus evaluate circuit`. For each variable: rank correlation with the measured effects, and answers that
     stay right in the circuits of the largest scores, of the largest effects and of random edges.
 

@@ -23,7 +23,7 @@ SECTIONS = {
         "induce": ("complete", "model", "Find a function that EXAMPLES have in common."),
         "explore": ("serve", "serve", "Open an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
-        "score": ("experiments", "model", "Score FEATURES of hidden states against the VM."),
+        "score": ("experiments", "model", "Score features of states, or edges of circuits, by the VM."),
         "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
         "serve": ("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
     },

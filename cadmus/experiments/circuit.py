@@ -30,7 +30,7 @@ ENOUGH = 0.9
 
 
 def measure(subject: Subject) -> pl.DataFrame:
-    """Circuits: which edges between the parts of a model carry a variable.
+    """Circuits: which edges of a model carry a variable of the VM.
 
     Each edge is exchanged alone, for pairs of programs that differ in one variable of the VM, and its effect
     on the answer is compared with estimates by gradients. The largest edges of each method make circuits, in
@@ -107,6 +107,10 @@ EXPERIMENT = Experiment(
         "changed": COUNT.or_null(),
         **dict.fromkeys(EDGE_SCORES, NUMBER.or_null()),
         **dict.fromkeys(STILL_RIGHT, COUNT.or_null()),
+    },
+    rules={
+        f"{name}: must be at most programs": pl.col(name) <= pl.col("programs")
+        for name in ("changed", *STILL_RIGHT)
     },
     findings=findings,
     figures=(

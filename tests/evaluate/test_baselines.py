@@ -211,7 +211,7 @@ def test_learning_reads_the_training_split_alone(tmp_path) -> None:
     pipeline.dataset(run, tmp_path)
     tasks = tasks_of(read_split(tmp_path, "test"))
     for split in ("test", "validation"):
-        shutil.rmtree(tmp_path / split)
+        shutil.rmtree(tmp_path / "data" / split)
     learned = Learned(tmp_path, tasks)
     train = read_split(tmp_path, "train")
     programs = train.programs.to_strings()
