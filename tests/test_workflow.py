@@ -25,8 +25,8 @@ from cadmus.train.paths import step_of
 from tests.browsing import browser_page
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 from tests.commands import python
+from tests.evaluate.solver import errs, solve
 from tests.llm.server import LlmServer
-from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 QUESTIONS = [name for name, template in TEMPLATE_OF.items() if template in OF_THE_PAPER]

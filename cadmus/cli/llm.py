@@ -147,7 +147,7 @@ def prompts() -> None:
     Example:
       cadmus llm prompts
     """
-    from cadmus.llm.prompt import SYMBOLS, prompt
+    from cadmus.evaluate.prompts import SYMBOLS, prompt
 
     for name in SYMBOLS:
         click.echo(f"--- {name} ---\n{prompt('62*4+54*4-', name)}\n")

@@ -20,9 +20,9 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from cadmus.config import Config, digest
 from cadmus.errors import InputError, naming
+from cadmus.evaluate.prompts import SYMBOLS, read_answer, translate
 from cadmus.llm.models import LanguageModel
 from cadmus.llm.outcomes import TABLE, at_limits
-from cadmus.llm.prompt import SYMBOLS, read_answer, translate
 from cadmus.llm.questions import most_usd, questions
 
 _LIKELIEST = 20

@@ -18,8 +18,8 @@ from cadmus.errors import InputError
 from cadmus.llm.models import read_models
 from cadmus.llm.questions import questions
 from tests.checkout import ROOT
+from tests.evaluate.solver import errs
 from tests.llm.server import LlmServer
-from tests.llm.solver import errs
 
 pytest.importorskip("inspect_ai")
 # Those of Inspect and what it uses.
