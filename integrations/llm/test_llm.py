@@ -200,7 +200,9 @@ def test_the_config_names_its_run_and_is_checked(tmp_path, monkeypatch):
         "llm.yaml: modles: no such key; did you mean 'models'? (and 1 more problem)"
     )
     assert invalid("{models: [a], run: qick}") == "llm.yaml: run: no config 'qick'; did you mean 'quick'?"
-    assert invalid("{models: [a], run: no.yaml}").startswith("llm.yaml: run: no.yaml: ")
+    assert invalid("{models: [a], run: no.yaml}") == (
+        "llm.yaml: run: cannot read no.yaml: No such file or directory"
+    )
     Path("llm.yaml").write_text("{models: [gpt-5], run: runs/mine.yaml}")
     settings, run = read_settings(Path("llm.yaml"), {"shots": [4]})
     assert (settings.shots, run.name) == ([4], "mine")
