@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -189,6 +189,6 @@ def main() -> None:
         _exit(str(error))
 
 
-def _exit(message: str) -> None:
+def _exit(message: str) -> NoReturn:
     options.echo(f"cadmus-llm: error: {message}", err=True)
     sys.exit(2)

@@ -21,16 +21,16 @@ class Settings(Section):
     """config of the run: name of a shipped one, or a path relative to this file"""
     models: Distinct[str]
     """names of models in the table; those whose key is not set are not asked"""
-    alphabets: Distinct[Alphabet] = ["normal", "alternate"]  # noqa: RUF012  pydantic copies it
+    alphabets: Distinct[Alphabet] = ["normal", "alternate"]
     """symbols of the programs: those of the machine, the paper's other ones, letters, or those of the machine
     with each other's meanings"""
-    shots: Distinct[Annotated[Integer, Field(ge=0, le=128)]] = [0]  # noqa: RUF012
+    shots: Distinct[Annotated[Integer, Field(ge=0, le=128)]] = [0]
     """training programs in the prompt, besides three that show the form"""
     programs: Positive = 200
     """test programs, balanced so that their operators do not tell the comparator"""
     grid: bool = True
     """ask also a program for each pair of values of the comparison grid"""
-    max_output_tokens: Distinct[Tokens] = [256, 512, 1024, 2048, 4096, 8192]  # noqa: RUF012
+    max_output_tokens: Distinct[Tokens] = [256, 512, 1024, 2048, 4096, 8192]
     """output token limits, including reasoning; one point of the figure each"""
     max_cost_usd: NonNegative = 5.0
     """cost limit in USD; nothing is sent if all answers together could exceed it"""
