@@ -249,7 +249,7 @@ def test_reference_has_every_command_and_option():
         section = text.split(f"# `{path}`\n")[1].split("\n#")[0]
         for option in command.params:
             assert isinstance(option, click.Argument) or all(name in section for name in option.opts)
-    assert "# `cadmus llm ask`" in text
+    assert "# `cadmus study runs`" in text
 
 
 def test_the_python_of_the_study_of_traces_counts_steps(tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from cadmus.study.comparison import compare
 from cadmus.study.results import read as read_study
 from tests import forging
 from tests.checkout import ROOT
-from tests.figures.test_figures import RESULTS, completions, llm, written
+from tests.figures.test_figures import RESULTS, completions, written
 from tests.pages.conftest import VALUES
 from tests.pages.test_model import TRAINED
 
@@ -42,20 +42,15 @@ class Artifact(NamedTuple):
     read: Callable[[Path], object]
 
 
-def draw(name: str, forged: int = 0) -> Callable[[Path], object]:
-    """Return a reader of results that computes what a figure or table shows.
-
-    ``forged`` is the source of which the results are read; those of others are valid.
-    """
+def draw(name: str) -> Callable[[Path], object]:
+    """Return a reader of the first results of a figure or table that computes what it shows."""
     figure = experiments.figures()[name]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     show = module.data if hasattr(module, "data") else getattr(module, "page", None) or module.table
 
     def read(directory: Path) -> object:
-        path = directory / f"{figure.sources[forged] if forged else name}.parquet"
-        results = store.read_results(path, experiments.table(figure.sources[forged]))[0]
-        first = [RESULTS[figure.sources[0]]()] if forged else []
-        return show(*first, results, *([completions()] if figure.sources[1:] == ("completions",) else []))
+        results = store.read_results(directory / f"{name}.parquet", experiments.table(figure.sources[0]))[0]
+        return show(results, *([completions()] if figure.sources[1:] == ("completions",) else []))
 
     return read
 
@@ -90,7 +85,6 @@ ARTIFACTS = {
     ),
     "features": Artifact("features.safetensors", 10, lambda d: read_features(d / "features.safetensors")),
     **{name: Artifact(f"{name}.parquet", 8, draw(name)) for name in DRAWN},
-    "llm": Artifact("llm.parquet", 16, draw("output_tokens", forged=1)),
 }
 
 
@@ -107,8 +101,7 @@ def valid(tmp_path_factory) -> Path:
     save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, place / "features.safetensors")
     for name in DRAWN:
         source = experiments.figures()[name].sources[0]
-        written(place / f"{name}.parquet", RESULTS[source](), source)
-    written(place / "llm.parquet", llm(), "llm")
+        written(place / f"{name}.parquet", RESULTS[source](), experiments.table(source))
     forging.plant(place)
     return place
 

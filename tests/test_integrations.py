@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
+from cadmus.evaluate.prompts import ALPHABETS, COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import ALPHABETS, COMPARISONS
 from tests.checkout import ROOT
 from tests.commands import python
 

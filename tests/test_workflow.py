@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 import polars as pl
 import pytest
-import yaml
 from huggingface_hub import ModelCard
 from playwright.sync_api import expect
 
@@ -25,8 +24,6 @@ from cadmus.train.paths import step_of
 from tests.browsing import browser_page
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 from tests.commands import python
-from tests.llm.server import LlmServer
-from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 QUESTIONS = [name for name, template in TEMPLATE_OF.items() if template in OF_THE_PAPER]
@@ -334,37 +331,6 @@ def test_a_misspelt_key_gives_a_one_line_error(checkout):
     printed = snakemake(checkout, "--dry-run", "--config", 'train={"stepz": 30}', code=2)
     errors = [line for line in printed.splitlines() if "error" in line.lower()]
     assert errors == ["cadmus: error: tests/tiny.yaml: train.stepz: no such key; did you mean 'steps'?"]
-
-
-def test_llms_run_with_a_key_and_are_marked_as_not_run_without_it(checkout, results):
-    with LlmServer(solve) as server:
-        row = {"model": "openai-api/local/test", "base_url": server.url, "key": "TEST_API_KEY"}
-        (checkout / "config/tables/llms.yaml").write_text(yaml.safe_dump({"test": row}))
-        fields = "alphabets: [letters], programs: 12, grid: false, max_output_tokens: [64]"
-        figure = "results/tiny/figures/output_tokens.csv"
-        llm = ("--config", f"llm={{models: [test], {fields}}}", "--", figure)
-
-        def measured():
-            rows = pl.read_csv(results / "figures/output_tokens.csv").filter(model="test")
-            return rows.row(0, named=True)
-
-        snakemake(checkout, *llm)
-        assert measured()["source"] == "not run"
-        assert not (results / "llm/replies").exists()
-        snakemake(checkout, *llm, TEST_API_KEY="sk-of-the-workflow")
-        again = snakemake(checkout, *llm, TEST_API_KEY="sk-of-the-workflow")
-        assert "Nothing to be done" in again
-        assert set(server.asked.values()) == {1}
-    answers = pl.read_parquet(results / "experiments/llm.parquet")
-    assert len(answers) == 12
-    assert (answers["outcome"] == "wrong").sum() == sum(errs(text) for text in server.asked)
-    assert (measured()["source"], measured()["programs"]) == ("measured", 12)
-    folders = (results, checkout / ".snakemake")
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"sk-of-the-workflow" in path.read_bytes()]
-    # Without the key nothing is sent, and the replies are kept.
-    snakemake(checkout, *llm)
-    assert measured()["source"] == "measured"
 
 
 def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, results):

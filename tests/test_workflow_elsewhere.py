@@ -32,7 +32,7 @@ def test_the_workflow_catalog_finds_the_smallest_run():
 def test_the_conda_environment_has_the_required_packages():
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
-    extras = ("sample", "model", "train", "llm", "figures")
+    extras = ("sample", "model", "train", "figures")
     optional = project["optional-dependencies"]
     required = sum((optional[extra] for extra in extras), project["dependencies"])
     needed = {re.match(r"[\w-]+", line)[0] for line in required} - {NAME}

@@ -33,7 +33,6 @@ SECTIONS = {
         "train": ("train", "train", "Train a model on a dataset and export it."),
         "study": ("configs", "figures", "Compare runs that differ in some fields of a config."),
     },
-    "Large language models": {"llm": ("llm", "llm", "Ask large language models to compare.")},
     "Single steps of the workflow, rarely typed": {
         "shard": ("train", "sample", "Sample shards of the dataset in DIRECTORY."),
         "manifest": ("train", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
@@ -94,7 +93,7 @@ def cadmus() -> None:
     \b
     Exit codes:
       0    success, also if the program that was run is false
-      1    interrupted by Ctrl-C (run train or llm ask again to resume; serve and explore exit with 0);
+      1    interrupted by Ctrl-C (run train again to resume; serve and explore exit with 0);
            induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix

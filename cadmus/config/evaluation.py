@@ -1,4 +1,4 @@
-"""The ``evaluate`` section, with a section for each experiment, and the ``llm`` section.
+"""The ``evaluate`` section, with a section for each experiment.
 
 The experiments of Cadmus are the sections of :class:`Evaluate`; ``docs/experiments.md`` adds one.
 """
@@ -11,8 +11,6 @@ from pydantic import AfterValidator, Field
 from cadmus.config.fields import (
     Above0,
     Distinct,
-    Integer,
-    NonNegative,
     Positive,
     ProgramCount,
     Range,
@@ -21,13 +19,10 @@ from cadmus.config.fields import (
     check_distinct,
 )
 
-Tokens = Annotated[Positive, Field(le=1_000_000)]
 Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
 """Variables of the VM, see :mod:`cadmus.evaluate.counterfactuals`."""
 Local = Literal["first", "top", "call", "aggregate"]
 """Those with minimal pairs."""
-
-Alphabet = Literal["normal", "alternate", "letters", "permuted"]
 
 
 class Settings(Section):
@@ -216,23 +211,3 @@ class Evaluate(Section):
 
 EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings, Settings))
 """Names of the experiments, in the order in which documents list them."""
-
-
-class Llm(Section):
-    """Large language models on comparisons in the training range; see docs/integrations.md."""
-
-    models: Annotated[list[str], AfterValidator(check_distinct)] = []
-    """names of models in config/tables/llms.yaml; those whose key is not set are not asked"""
-    alphabets: Distinct[Alphabet] = ["normal", "alternate"]
-    """symbols of the programs: those of the machine, the paper's other ones, letters, or those of the machine
-    with each other's meanings"""
-    shots: Distinct[Annotated[Integer, Field(ge=0, le=128)]] = [0]
-    """training programs in the prompt, besides three that show the form"""
-    programs: Positive = 200
-    """test programs, balanced so that their operators do not tell the comparator"""
-    grid: bool = True
-    """ask also a program for each pair of values of the comparison grid"""
-    max_output_tokens: Distinct[Tokens] = [256, 512, 1024, 2048, 4096, 8192]
-    """output token limits, including reasoning; one point of the figure each"""
-    max_cost_usd: NonNegative = 5.0
-    """cost limit of the run in USD; nothing is sent if all answers together could exceed it"""

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
 from cadmus.config.dataset import OF_THE_PAPER, TEMPLATES, Dataset
-from cadmus.config.evaluation import Evaluate, Llm
+from cadmus.config.evaluation import Evaluate
 from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
@@ -30,7 +30,7 @@ T = TypeVar("T")
 CONFIGS = DATA / "config"
 """Shipped configs."""
 TABLES = CONFIGS / "tables"
-"""Shipped tables that are not configs: devices, language models."""
+"""Shipped tables that are not configs: devices, times."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
 RENAMED = {
@@ -55,7 +55,6 @@ class Config(Section):
     model: Model
     train: Train
     evaluate: Evaluate = Evaluate()
-    llm: Llm = Llm()
 
     @model_validator(mode="after")
     def _check(self) -> "Config":
@@ -171,6 +170,12 @@ def find_config(name: str) -> Path:
     return CONFIGS / f"{name}.yaml"
 
 
+def find_named(name: str, folder: Path) -> Path:
+    """Return the config that a file in ``folder`` names: a shipped one, or a path relative to it."""
+    is_path = Path(name).suffix in (".yaml", ".yml")
+    return folder / name if is_path else find_config(name)
+
+
 def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
     """Merge the values of the file ``path`` into the config that their key ``extends`` names.
 
@@ -184,8 +189,7 @@ def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
     if not isinstance(name, str):
         raise InputError(f"{path}: {EXTENDS}: must be the name or the path of a config, got {name!r}")
     with naming(f"{path}: {EXTENDS}"):
-        is_path = Path(name).suffix in (".yaml", ".yml")
-        base = path.parent / name if is_path else find_config(name)
+        base = find_named(name, path.parent)
         base_values = read_yaml(base)
     above = (*above, path.resolve())
     if base.resolve() in above:

@@ -49,10 +49,8 @@ def asking(model: Model) -> list[str]:
 
 
 def table(source: str) -> Table:
-    """Return the declared table of an experiment, of ``metrics`` or of ``llm``."""
-    if source == "metrics":
-        return METRICS
-    return importlib.import_module("cadmus.llm.outcomes").TABLE if source == "llm" else get(source).table
+    """Return the declared table of an experiment or of ``metrics``."""
+    return METRICS if source == "metrics" else get(source).table
 
 
 @functools.cache

@@ -30,8 +30,7 @@ class Figure(NamedTuple):
     caption: str
     kind: Literal["figure", "table", "page"] = "figure"
     sources: tuple[str, ...] = ()
-    """Results besides those of the experiment that declares it: ``metrics`` of the training, or ``llm``,
-    which exist only when the config names models."""
+    """Results besides those of the experiment that declares it, such as ``metrics`` of the training."""
     module: str | None = None
     """Defines what :mod:`cadmus.figures` lists for its kind; by default ``cadmus.figures.NAME``."""
 

@@ -129,7 +129,6 @@ EXPERIMENT = Experiment(
             "Accuracy at the comparator and the token predicted most often, for test programs that compare X "
             "and Y. The dashed square is the training range; dotted lines bound the regions, whose accuracy "
             "with intervals, baselines and the paper's are in the table grid_regions.",
-            sources=("llm",),
         ),
         Figure(
             "grid_regions",
@@ -139,12 +138,6 @@ EXPERIMENT = Experiment(
             "Always `=` would solve all of the region X = Y, and nothing in the others outside. In balanced "
             "programs, however their operators are arranged, each comparator is as frequent as the others.",
             "table",
-        ),
-        Figure(
-            "output_tokens",
-            "Accuracy on the comparison against the limit on output tokens of a large language model; Cadmus "
-            "uses one token. The dashed line is the best baseline of Cadmus, which sees training programs.",
-            sources=("llm",),
         ),
     ),
 )

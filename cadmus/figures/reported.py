@@ -14,11 +14,6 @@ TABLE3 = {
 """Validation accuracy of each sub-problem. We compare it with *solved* alone; the paper does not say what it
 counts, which may be more."""
 
-GPT5_ACCURACY = 0.95
-"""Accuracy of GPT-5 on the in-distribution comparison grid, normal symbols."""
-GPT5_OUTPUT_TOKENS = 2_000
-"""Its maximum number of output tokens."""
-
 GRID = {"inside": 1.0, "diagonal": 0.46}
 """Accuracy of the paper's model by region of the grid: in distribution (abstract), and the mean out of it
 (section "Comparing Different Program Producing the Same Values")."""

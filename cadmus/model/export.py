@@ -62,7 +62,8 @@ class Metadata(Record):
     def _keep_what_training_read(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        # Experiments may be newer or older than the model, which does not depend on them.
+        # Experiments may be newer or older than the model, which does not depend on them. Earlier versions
+        # have a section llm.
         values = {name: section for name, section in values.items() if name not in ("evaluate", "llm")}
         if isinstance(train := values.get("train"), dict):
             # Models of earlier versions have fields that are gone, such as `order`.

@@ -114,7 +114,6 @@ def columns() -> str:
     files = {
         **{name: (f"`experiments/{name}.parquet`", experiments.table(name)) for name in experiments.NAMES},
         "study": ("`study.parquet`", TABLE),
-        "llm": ("`llm.parquet`", experiments.table("llm")),
     }
     meanings = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text())
     parts = [

@@ -26,7 +26,6 @@ SPECIAL = (
     "circuit",
     "interchange",
     "memory",
-    "output_tokens",
     "training_curve",
     "unmasking",
 )
@@ -36,7 +35,7 @@ FILES = (
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
 # The data of the training curve have a row per step.
-OPTIONAL = [f"figures/{name}.png" for name in SPECIAL if name != "output_tokens"]
+OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
 OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "unmasking")]
 """Files that a run may lack."""
 LARGE = ("comparison_grid",)

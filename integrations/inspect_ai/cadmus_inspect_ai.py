@@ -6,8 +6,8 @@ from typing import Any
 from cadmus import Task as Program
 from cadmus import tasks, verify
 from cadmus.errors import InputError, suggest
+from cadmus.evaluate.prompts import answer_text, completion_in, question_text
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import answer_text, completion_in, question_text
 
 try:
     from inspect_ai import Task, task

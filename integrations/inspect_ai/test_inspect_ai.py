@@ -3,8 +3,8 @@
 import pytest
 
 from cadmus.errors import InputError
+from cadmus.evaluate.prompts import COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import COMPARISONS
 from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 
 pytest.importorskip("inspect_ai")

@@ -6,8 +6,8 @@ import pytest
 
 from cadmus.config import Dataset
 from cadmus.errors import InputError
+from cadmus.evaluate.prompts import ALPHABETS, COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import ALPHABETS, COMPARISONS
 from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 
 lm_eval = pytest.importorskip("lm_eval")

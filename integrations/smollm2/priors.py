@@ -34,7 +34,7 @@ from cadmus.config import Dataset, Model
 from cadmus.dataset.splits import TEST, TRAIN
 from cadmus.evaluate.comparisons import balanced_comparisons
 from cadmus.evaluate.intervals import mean_interval
-from cadmus.llm.prompt import SYMBOLS, translate
+from cadmus.evaluate.prompts import SYMBOLS, translate
 from cadmus.model.gpt import GPT
 from cadmus.programs import TOKEN_OF_BYTE
 

@@ -35,14 +35,12 @@ def test_it_is_asked_in_two_alphabets(tmp_path, model, fields, readable):
     try:
         url = server.stdout.readline().strip()
         entry = {"model": model, "base_url": f"{url}/v1", **fields}
-        (tmp_path / "llms.yaml").write_text(yaml.safe_dump({"smollm2": entry}))
-        llm = {"models": ["smollm2"], "programs": 9, "grid": False, "max_output_tokens": [4]}
-        (tmp_path / "config.yaml").write_text(
-            yaml.safe_dump({"extends": "quick", "name": "mine", "llm": llm})
-        )
+        (tmp_path / "models.yaml").write_text(yaml.safe_dump({"smollm2": entry}))
+        settings = {"models": ["smollm2"], "programs": 9, "grid": False, "max_output_tokens": [4]}
+        (tmp_path / "llm.yaml").write_text(yaml.safe_dump(settings))
         for command in ("ask", "score --output llm.parquet"):
-            options = ["--config", "config.yaml", "--table", "llms.yaml", "--directory", "llm"]
-            words = [sys.executable, "-m", "cadmus", "llm", *command.split(), *options]
+            options = ["--config", "llm.yaml", "--table", "models.yaml", "--directory", "llm"]
+            words = [sys.executable, "-m", "cadmus_llm", *command.split(), *options]
             subprocess.run(words, cwd=tmp_path, check=True)
     finally:
         server.kill()

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
+from cadmus.evaluate.prompts import COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import COMPARISONS
 from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 
 pytest.importorskip("verifiers")

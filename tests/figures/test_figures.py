@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from cadmus import isa
+from cadmus.columns import Table
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
@@ -26,7 +27,6 @@ from cadmus.figures import (
     grid_regions,
     loss_by_template,
     memory,
-    output_tokens,
     pass_at_k,
     probe_final_block,
     probe_layers,
@@ -226,23 +226,6 @@ def unmasking() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def llm() -> pl.DataFrame:
-    """Return answers of two models: one with two alphabets, one with no replies."""
-    outcomes = ["correct", "wrong", "correct", "truncated", "unparsed", "refused", *2 * ["unanswered"]]
-    rows = [
-        (model, symbols, limit, in_grid, x, y, outcomes[(x + 2 * y + limit) % 8 if share else 7])
-        for model, symbols, share in (("some", "normal", 1), ("some", "alternate", 1), ("other", "normal", 0))
-        for limit in (500, 2000)
-        for in_grid in (False, True)
-        for x in (-1, 0, 1)
-        for y in (-1, 0, 1)
-    ]
-    columns = ["model", "alphabet", "max_output_tokens", "in_grid", "x", "y", "outcome"]
-    return pl.DataFrame(rows, schema=columns, orient="row").with_columns(
-        shots=0, input_tokens=600, output_tokens=7, usd=0.5
-    )
-
-
 RESULTS = {
     "grid": grid,
     "probe": probes,
@@ -257,14 +240,13 @@ RESULTS = {
     "unmasking": unmasking,
     "metrics": training,
 }
-"""By the source of a figure; those of ``llm`` are optional."""
+"""By the source of a figure."""
 ANYTHING = {"program": "34+7=", "template": "equality", "asked": "34+7", "prompt_length": 4}
 """Values of columns that no figure reads, if they are not 0, nor null where that is allowed."""
 
 
-def written(path: Path, results: pl.DataFrame, source: str) -> Path:
+def written(path: Path, results: pl.DataFrame, declared: Table) -> Path:
     """Write results, with values in the columns that no figure reads."""
-    declared = table(source)
     missing = {
         name: pl.lit(ANYTHING.get(name, None if declared.columns[name].null else 0), kind)
         for name, kind in declared.schema.items()
@@ -301,8 +283,10 @@ def results(tmp_path):
     """Return a function that writes the result files of a figure."""
 
     def write(name: str) -> list[Path]:
-        sources = [source for source in figures()[name].sources if source != "llm"]
-        return [written(tmp_path / f"{source}.parquet", RESULTS[source](), source) for source in sources]
+        sources = figures()[name].sources
+        return [
+            written(tmp_path / f"{source}.parquet", RESULTS[source](), table(source)) for source in sources
+        ]
 
     return write
 
@@ -516,7 +500,7 @@ def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
 
 
 def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
-    written(tmp_path / "n.parquet", completions(), "completions")
+    written(tmp_path / "n.parquet", completions(), table("completions"))
     produce("table3_accuracy", [tmp_path / "n.parquet"], tmp_path)
     lines = (tmp_path / "table3_accuracy.md").read_text(encoding="utf-8").splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -575,50 +559,10 @@ def test_special_characters_are_escaped_in_markdown() -> None:
     assert cells == [r"a\_b", "---", r"`\|`", r"x\|y", r"`\`", "5 % → c"]
 
 
-def test_output_tokens_compares_cadmus_with_llms() -> None:
-    figures_ = (output_tokens.draw(grid()), output_tokens.draw(grid(), llm()))
-    alone, together = (" ".join(texts(figure) + legend(figure)) for figure in figures_)
-    assert "reported" in alone
-    assert "some, alternate symbols" in together
-    assert "Cadmus, one output token: 98.0%" not in alone  # computed, not the paper's
-    assert "Cadmus, one output token: 97.8%" in alone
-    assert "best baseline: 33.3% (constant)" in alone
-
-
 def test_error_bars_are_from_low_to_high() -> None:
     rows = pl.DataFrame({"x": [1], "accuracy": [0.5], "low": [0.2], "high": [0.6]})
     ((bar,),) = (lines.get_segments() for lines in style.intervals(Figure().subplots(), rows, "x").lines[2])
     assert bar[:, 1].tolist() == pytest.approx([0.2, 0.6])
-
-
-def test_llms_have_their_own_panels() -> None:
-    rows = comparison_grid.data(grid(), llm())
-    # Three of the nine pixels are unanswered; these do not count.
-    counts = rows.group_by("model", "alphabet", maintain_order=True).agg(
-        pl.sum("programs", "correct"), pl.len()
-    )
-    assert counts.rows()[1:] == [
-        ("some", "normal", 6, 2, 9),
-        ("some", "alternate", 6, 2, 9),
-        ("other", "normal", 0, 0, 9),
-    ]
-    figure = comparison_grid.draw(grid(), llm())
-    assert titles(figure) == [
-        "Cadmus: accuracy",
-        "Cadmus: most frequent prediction",
-        "some, normal symbols\n2,000 tokens: 33.3%",
-        "some, alternate symbols\n2,000 tokens: 33.3%",
-    ]
-    assert figure.get_supxlabel() == "not run: other, normal symbols"
-    assert figure.axes[2].get_xlim() == (-1.5, 1.5)
-
-
-def test_a_series_without_replies_is_not_run() -> None:
-    rows = output_tokens.data(grid(), llm()).filter(model="other")
-    assert set(rows["source"]) == {"not run"}
-    assert set(rows["unanswered"]) == {9}
-    figure = output_tokens.draw(grid(), llm())
-    assert {"other, normal symbols: not run", "some, normal symbols (3 not answered)"} <= set(legend(figure))
 
 
 def test_a_panel_of_the_interchange_is_a_variable() -> None:
@@ -665,7 +609,7 @@ def test_layer_maps_name_every_layer_and_the_tokens_of_an_example() -> None:
 
 def test_the_regions_of_the_grid_have_the_diagonal_of_the_paper(tmp_path) -> None:
     assert texts(comparison_grid.draw(grid())) == []
-    written(tmp_path / "grid.parquet", grid(), "grid")
+    written(tmp_path / "grid.parquet", grid(), table("grid"))
     produce("grid_regions", [tmp_path / "grid.parquet"], tmp_path)
     numbers = pl.read_csv(tmp_path / "grid_regions.csv")
     assert set(numbers.schema.values()) == {pl.String, pl.Int64, pl.Float64}
@@ -713,8 +657,6 @@ def test_invalid_requests_are_errors(results, tmp_path) -> None:
         produce("pie", [], tmp_path)
     with pytest.raises(InputError, match=r"drawn from 1 result files \(grid\), got 0"):
         produce("grid_regions", [], tmp_path)
-    with pytest.raises(InputError, match=r"drawn from 1 or 2 result files \(grid, llm\), got 0"):
-        produce("output_tokens", [], tmp_path)
     with pytest.raises(InputError, match=r"a\.md: comparison_grid is written as \.pdf, \.png, \.csv"):
         produce("comparison_grid", results("comparison_grid"), tmp_path / "a.md")
     with pytest.raises(InputError, match="no column 'target'"):

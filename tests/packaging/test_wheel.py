@@ -36,13 +36,11 @@ COMMANDS = {
     },
     "model": {"complete 12+3=": "result"},
     "figures": {"figure table2_instructions --output .": "table2_instructions.md"},
-    "llm": {"llm prompts": "less"},
 }
 """Commands by extra, with a part of what they print."""
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.site"),
-    "llm": ("llm.task",),
     "model": ("experiments.experiment", "evaluate.results", "pages.model"),
     "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),
 }
@@ -53,7 +51,6 @@ ARGUMENTS = {
     "score": "features.safetensors --output scores.parquet",
     "config": "show quick",
     "figure": "table2_instructions --output .",
-    "llm": "estimate --config quick",
     "manifest": "dataset",
     "plan": "quick",
     "sample": "equality",

@@ -19,7 +19,6 @@ from cadmus.config.loading import as_yaml, changed, extended
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
-from cadmus.llm.models import MODELS, read_models
 from cadmus.model import CARD, FILES as MODEL_FILES, WEIGHTS
 from cadmus.plan import SECONDS, Seconds, training_memory
 from cadmus.store import write_text
@@ -68,7 +67,6 @@ SECTIONS = {
     "shard": {"seed": True, "dataset": True},
     "manifest": {"name": True, "seed": True, "dataset": True},
     "train": {"name": True, "seed": True, "dataset": True, "model": True, "train": True},
-    "llm": {"seed": True, "dataset": True, "evaluate": {"grid": True}, "llm": True},
 }
 for name, experiment in EXPERIMENTS.items():
     fields = (name, "batch_size", "decoding", "loops", *(("split",) if experiment.dataset else ()))

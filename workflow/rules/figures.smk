@@ -3,9 +3,7 @@
 
 DRAWN = {}
 for each in FIGURES.values():
-    # Replies need models to ask.
-    sources = tuple(source for source in each.sources if source != "llm" or RUN.llm.models)
-    DRAWN.setdefault(sources, []).append(each)
+    DRAWN.setdefault(each.sources, []).append(each)
 
 
 for sources, drawn in DRAWN.items():

@@ -7,8 +7,8 @@ from typing import Any
 import datasets
 
 from cadmus import Task, tasks, verify
+from cadmus.evaluate.prompts import answer_text, completion_in, question_text
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import answer_text, completion_in, question_text
 
 
 def documents(

@@ -15,7 +15,7 @@ from typing import get_args
 import polars as pl
 
 from cadmus.columns import COUNT, FLAG, LABEL, NONNEGATIVE, PROGRAM, VALUE, Column, Table, one_of
-from cadmus.config.evaluation import Alphabet
+from cadmus_llm.settings import Alphabet
 
 REPLY = Column(str, longest=10_000_000, null=True)
 LOG_PROBABILITY = Column(float, high=0, null=True)

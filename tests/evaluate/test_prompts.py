@@ -6,8 +6,7 @@ from cadmus import Task, tasks, verify
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import grid_programs
-from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm.prompt import (
+from cadmus.evaluate.prompts import (
     ALPHABETS,
     COMPARISONS,
     EXAMPLES,
@@ -20,9 +19,10 @@ from cadmus.llm.prompt import (
     read_answer,
     translate,
 )
+from cadmus.evaluate.questions import QUESTIONS
 from cadmus.vm import reference
 from tests.checkout import ROOT
-from tests.llm.solver import errs, read_prompt, solve
+from tests.evaluate.solver import errs, read_prompt, solve
 
 
 def test_symbols_match_the_papers_table():

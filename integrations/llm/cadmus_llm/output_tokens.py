@@ -7,25 +7,28 @@ from matplotlib.ticker import NullLocator
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import summary
 from cadmus.evaluate.results import with_accuracy
-from cadmus.figures import reported, style, tables
-from cadmus.llm.outcomes import summary as conditions
+from cadmus.figures import style, tables
+from cadmus_llm.outcomes import summary as conditions
 
+GPT5_ACCURACY = 0.95
+"""Accuracy of GPT-5 on the in-distribution comparison grid in normal symbols, reported in the paper."""
+GPT5_OUTPUT_TOKENS = 2_000
+"""Its maximum number of output tokens."""
 _LOOKS = {"normal": ("o", "-"), "alternate": ("^", "--"), "letters": ("s", ":"), "permuted": ("v", "-.")}
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 
-def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
+def data(grid: pl.DataFrame, llm: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracy of Cadmus on balanced programs, of GPT-5 in the paper, and of the LLMs."""
-    place = {"max_output_tokens": reported.GPT5_OUTPUT_TOKENS, "accuracy": reported.GPT5_ACCURACY}
+    place = {"max_output_tokens": GPT5_OUTPUT_TOKENS, "accuracy": GPT5_ACCURACY}
     gpt5 = pl.DataFrame({"model": "GPT-5", "alphabet": "normal", **place, "source": "reported"})
-    parts = [_cadmus(grid), gpt5] + ([] if llm is None else [_llms(llm)])
-    return pl.concat(parts, how="diagonal_relaxed")
+    return pl.concat([_cadmus(grid), gpt5, _llms(llm)], how="diagonal_relaxed")
 
 
-def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
+def draw(grid: pl.DataFrame, llm: pl.DataFrame) -> Figure:
     """Draw Cadmus, the best baseline, the reported point, and a series per LLM, alphabet and shots."""
     (cadmus,) = _cadmus(grid).to_dicts()
-    series = [] if llm is None else _llms(llm).partition_by("model", "alphabet", "shots", maintain_order=True)
+    series = _llms(llm).partition_by("model", "alphabet", "shots", maintain_order=True)
     figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
     axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
@@ -39,7 +42,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         name, alphabet = rows["model"][0], rows["alphabet"][0]
         answered = rows.filter(pl.col("programs") > 0).sort("max_output_tokens")
         label = f"{name}, {alphabet} symbols"
-        if llm is not None and llm["shots"].n_unique() > 1:
+        if llm["shots"].n_unique() > 1:
             label += f", {rows['shots'][0]} shots"
         if not len(answered):
             axes.plot([], [], ls="none", label=f"{label}: not run")
@@ -53,10 +56,10 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
         style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
     label = "GPT-5, normal symbols: reported in the paper, not run"
-    place = [reported.GPT5_OUTPUT_TOKENS], [reported.GPT5_ACCURACY]
+    place = [GPT5_OUTPUT_TOKENS], [GPT5_ACCURACY]
     axes.plot(*place, "D", color=style.GRAY, mfc="white", ms=5, zorder=3, label=label)
     axes.set_xscale("log")
-    ticks = sorted(limits) or [reported.GPT5_OUTPUT_TOKENS]
+    ticks = sorted(limits) or [GPT5_OUTPUT_TOKENS]
     axes.tick_params(axis="x", labelrotation=45 if len(ticks) > 4 else 0)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())

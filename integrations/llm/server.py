@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.llm.solver import solve
+from tests.evaluate.solver import solve
 
 
 class LlmServer:

@@ -1,4 +1,4 @@
-"""The questions of a run to large language models: programs, in each alphabet, after examples."""
+"""The questions to large language models: programs, in each alphabet, after examples."""
 
 import numpy as np
 import polars as pl
@@ -7,26 +7,26 @@ from cadmus.config import Config
 from cadmus.dataset.splits import TRAIN
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
-from cadmus.llm.models import LanguageModel
-from cadmus.llm.prompt import EXAMPLES, prompt
+from cadmus.evaluate.prompts import EXAMPLES, prompt
 from cadmus.programs import Programs
 from cadmus.templates.expressions import HALF
 from cadmus.tools import generator
+from cadmus_llm.models import LanguageModel
+from cadmus_llm.settings import Settings
 
 
-def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
-    """Return what a model is asked: alphabet, shots, in_grid, x, y, program, limit and prompt.
+def questions(settings: Settings, config: Config, model: LanguageModel) -> pl.DataFrame:
+    """Return what a model is asked about a run: alphabet, shots, in_grid, x, y, program, limit and prompt.
 
-    ``llm.programs`` balanced comparisons of the test split are asked in every alphabet, after every number of
-    examples from the training split. With ``llm.grid``, one program for every pair of values in range is
+    ``programs`` balanced comparisons of the test split are asked in every alphabet, after every number of
+    examples from the training split. With ``grid``, one program for every pair of values in range is
     asked too, in every alphabet, after the fewest. A model is asked once at the largest limit, unless it
     reads it; a choice is one token.
     """
-    settings = config.llm
     balanced = balanced_comparisons(generator(config.seed, "llm"), settings.programs, config.dataset)
     if len(balanced) < settings.programs:
         problem = f"only {len(balanced)} balanced test comparisons were found, not {settings.programs}"
-        raise InputError(f"llm.programs: {problem}")
+        raise InputError(f"programs: {problem}")
     x, y = values_of(balanced)
     comparisons = _table(x, y, balanced)
     sets = [(comparisons, False, shots) for shots in settings.shots]
@@ -66,5 +66,5 @@ def _grid(config: Config) -> pl.DataFrame:
     inside = comparisons.filter(pl.all_horizontal(pl.col("x", "y").is_between(low, high)))
     if inside.is_empty():
         values = f"values in dataset.values, {low} to {high}"
-        raise InputError(f"llm.grid: evaluate.grid has no test comparison with both {values}; widen the grid")
+        raise InputError(f"grid: evaluate.grid has no test comparison with both {values}; widen the grid")
     return inside

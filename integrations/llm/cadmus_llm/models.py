@@ -1,4 +1,4 @@
-"""Large language models in ``config/tables/llms.yaml``, and how Inspect asks them."""
+"""Large language models in ``models.yaml``, and how Inspect asks them."""
 
 import json
 import os
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from cadmus.config import TABLES, Section, read_model, validate
+from cadmus.config import Section, read_model, validate
 from cadmus.config.fields import NonNegative
 from cadmus.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from inspect_ai.model import Model
 
-MODELS = TABLES / "llms.yaml"
+MODELS = Path(__file__).with_name("models.yaml")
+"""The shipped table."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Name of a model in configs, figures and file names."""
 
@@ -83,5 +84,5 @@ def read_models(path: Path, names: Sequence[str]) -> dict[str, LanguageModel]:
     table = read_model(path, dict[Name, LanguageModel])
     for name in names:
         if name not in table:
-            raise InputError(f"llm.models: no model {name!r} in {path}; {suggest(name, table)}")
+            raise InputError(f"models: no model {name!r} in {path}; {suggest(name, table)}")
     return {name: table[name] for name in names}

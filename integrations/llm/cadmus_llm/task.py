@@ -20,10 +20,11 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from cadmus.config import Config, digest
 from cadmus.errors import InputError, naming
-from cadmus.llm.models import LanguageModel
-from cadmus.llm.outcomes import TABLE, at_limits
-from cadmus.llm.prompt import SYMBOLS, read_answer, translate
-from cadmus.llm.questions import most_usd, questions
+from cadmus.evaluate.prompts import SYMBOLS, read_answer, translate
+from cadmus_llm.models import LanguageModel
+from cadmus_llm.outcomes import TABLE, at_limits
+from cadmus_llm.questions import most_usd, questions
+from cadmus_llm.settings import Settings
 
 _LIKELIEST = 20
 """Tokens with a log-probability, as many as servers return."""
@@ -33,17 +34,21 @@ _COMPARATORS = {"<": "less", "=": "equal", ">": "greater"}
 
 
 def ask(
-    config: Config, models: dict[str, LanguageModel], directory: Path, say: Callable[[str], None]
+    settings: Settings,
+    config: Config,
+    models: dict[str, LanguageModel],
+    directory: Path,
+    say: Callable[[str], None],
 ) -> None:
-    """Ask each model that has a key all questions without a stored reply, within ``llm.max_cost_usd``."""
-    by_model = {name: questions(config, model) for name, model in models.items() if model.usable}
+    """Ask each model that has a key all questions without a stored reply, within ``max_cost_usd``."""
+    by_model = {name: questions(settings, config, model) for name, model in models.items() if model.usable}
     for name, model in models.items():
         if name not in by_model:
             say(f"{name}: not asked, as {model.key} is not set")
     cost = sum(most_usd(models[name], rows) for name, rows in by_model.items())
-    if cost > config.llm.max_cost_usd:
-        problem = f"the answers may cost {cost:.2f} USD, above {config.llm.max_cost_usd:g}"
-        raise InputError(f"llm.max_cost_usd: {problem}; raise it, or ask less")
+    if cost > settings.max_cost_usd:
+        problem = f"the answers may cost {cost:.2f} USD, above {settings.max_cost_usd:g}"
+        raise InputError(f"max_cost_usd: {problem}; raise it, or ask less")
     # Inspect reads it when it first stores a reply.
     os.environ["INSPECT_CACHE_DIR"] = str((directory / "replies").absolute())
     for name, rows in by_model.items():
@@ -62,18 +67,20 @@ def ask(
                 raise InputError(f"{reason}; what was answered is kept, ask again for the rest")
 
 
-def read(config: Config, models: dict[str, LanguageModel], directory: Path) -> pl.DataFrame:
-    """Return :data:`cadmus.llm.outcomes.TABLE` of the questions to each model, from its last whole log."""
+def read(
+    settings: Settings, config: Config, models: dict[str, LanguageModel], directory: Path
+) -> pl.DataFrame:
+    """Return :data:`cadmus_llm.outcomes.TABLE` of the questions to each model, from its last whole log."""
     parts = []
     for name, model in models.items():
-        rows = questions(config, model)
+        rows = questions(settings, config, model)
         answered = _answers(directory / "logs" / name, rows, model)
         answers = [answered.get(number, {"outcome": "unanswered", "usd": 0.0}) for number in range(len(rows))]
         asked = rows.rename({"limit": "max_output_tokens"}).with_columns(model=pl.lit(name))
         schema = {name: kind for name, kind in TABLE.schema.items() if name not in asked.columns}
         table = pl.concat([asked, pl.DataFrame(answers, schema)], how="horizontal").select(*TABLE.columns)
         whole = model.reads_limit or model.answer == "choice"
-        parts.append(table if whole else at_limits(table, config.llm.max_output_tokens))
+        parts.append(table if whole else at_limits(table, settings.max_output_tokens))
     return pl.concat([part.cast(TABLE.schema) for part in parts])
 
 
@@ -99,7 +106,7 @@ def _digest(asked: pl.DataFrame) -> str:
 
 
 def _task(asked: pl.DataFrame, model: LanguageModel) -> Task:
-    """Return the task with the rows of :func:`cadmus.llm.questions.questions`."""
+    """Return the task with the rows of :func:`cadmus_llm.questions.questions`."""
     samples = []
     for number, row in enumerate(asked.iter_rows(named=True)):
         right = translate(row["program"][-1], row["alphabet"])

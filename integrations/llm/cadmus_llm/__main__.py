@@ -1,0 +1,3 @@
+from cadmus_llm.cli import main
+
+main()
