@@ -117,3 +117,34 @@ def draw(results: Path, output: Path) -> None:
 
     for path in write_all(results, output):
         options.echo(path)
+
+
+@study.command()
+@click.argument("config", type=options.CONFIG)
+@options.changes_option
+@_results
+@click.option(
+    "--scores", type=options.PATH, multiple=True, help=".npz file of a method of yours; repeatable."
+)
+@click.option("--output", type=options.DIRECTORY, required=True, help="Directory of the files.")
+def attribute(
+    config: Path, changes: dict[str, Any], results: Path, scores: tuple[Path, ...], output: Path
+) -> None:
+    """Check attribution methods against models trained on subsets.
+
+    CONFIG is a finished study whose variants differ in `train.subset`. For each method and template: the
+    correlation of what it predicts for the subsets with the measured losses (linear datamodelling score).
+
+    \b
+    Example:
+      cadmus study attribute config/studies/attribution.yaml --output results/attribution
+    """
+    from cadmus.evaluate.questions import title
+    from cadmus.study.attribution import write_all
+
+    table = write_all(load_study(config, changes), results, output, list(scores))
+    rows = [("method", "template", "score", "95% interval")]
+    for method, template, _, score, low, high in table.iter_rows():
+        interval = "" if low is None else f"{low:.2f} to {high:.2f}"
+        rows.append((method, title(template) or "all", f"{score:.2f}", interval))
+    options.echo_table(rows)
