@@ -98,10 +98,8 @@ def _gradients(model: Cadmus, samples: Samples) -> Iterator[tuple[Tensor, Tensor
 def _trak(test_TK: Tensor, test_loss_T: Tensor, train_NK: Tensor, train_loss_N: Tensor) -> Tensor:
     """Return the scores of TRAK from projected gradients of the losses, (T, N)."""
     # The gradient of the log odds is that of the log probability, divided by the probability of an error.
-    test_error_T1, error_N1 = (
-        -torch.expm1(-loss)[:, None].clamp(min=1e-6) for loss in (test_loss_T, train_loss_N)
-    )
-    features_NK = train_NK / error_N1
+    test_error_T, error_N = ((1 - (-loss).exp()).clamp(min=1e-6) for loss in (test_loss_T, train_loss_N))
+    features_NK = train_NK / error_N[:, None]
     kernel_KK = features_NK.T @ features_NK
     kernel_KK.diagonal().add_(RIDGE * kernel_KK.diagonal().mean())
-    return test_TK / test_error_T1 @ torch.linalg.solve(kernel_KK, features_NK.T) * error_N1.T
+    return test_TK / test_error_T[:, None] @ torch.linalg.solve(kernel_KK, features_NK.T) * error_N
