@@ -143,8 +143,13 @@ def attribute(
     from cadmus.study.attribution import write_all
 
     table = write_all(load_study(config, changes), results, output, list(scores))
-    rows = [("method", "template", "score", "95% interval")]
-    for method, template, _, score, low, high in table.iter_rows():
-        interval = "" if low is None else f"{low:.2f} to {high:.2f}"
-        rows.append((method, title(template) or "all", f"{score:.2f}", interval))
+    templates = table["template"].unique(maintain_order=True)
+    rows = [["", *(title(template) or "all" for template in templates)]]
+    for (method,), part in table.group_by(["method"], maintain_order=True):
+        cells = part.select("score", "low", "high").iter_rows()
+        texts = (
+            f"{score:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
+            for score, low, high in cells
+        )
+        rows.append([str(method), *texts])
     options.echo_table(rows)

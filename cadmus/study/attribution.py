@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
 from cadmus import experiments, store
-from cadmus.config import Subset
+from cadmus.config import Subset, digest
 from cadmus.config.study import StudyRuns
 from cadmus.dataset.manifest import read_split
 from cadmus.errors import InputError, reading
@@ -55,38 +55,33 @@ class Retrained(NamedTuple):
 
 def read_retrained(study: StudyRuns, results: Path) -> Retrained:
     """Read the results of a study with variants that differ in ``train.subset``."""
+    if "loss" not in study.study.experiments:
+        raise InputError(f"{study.name}: study.experiments: attribution needs loss; add it")
+    if len({digest(run.config.model_dump(exclude={"train"})) for run in study.runs}) > 1:
+        problem = "attribution needs variants that differ in train alone"
+        raise InputError(f"{study.name}: {problem}; make it a study of its own")
     for run in study.runs:
         if reason := unfinished(study, run, results):
             raise InputError(f"{study.name}: {run.variant}, seed {run.seed}: {reason}; run the study first")
-    if "loss" not in study.study.experiments:
-        raise InputError(f"{study.name}: study.experiments: attribution needs loss; add it")
-    if len({run.dataset for run in study.runs}) > 1:
-        raise InputError(
-            f"{study.name}: attribution needs variants of one dataset; make it a study of its own"
-        )
-    base = next(run for run in study.runs if run.variant == study.base)
-    subsets: dict[str, list[pl.DataFrame]] = {}
-    chosen: dict[str, Subset] = {}
-    for run in study.runs:
-        path = results / run.evaluation / "experiments/loss.parquet"
-        table = store.read_results(path, experiments.table("loss"))[0]
-        if run == base:
-            measured = table
-        if run.config.train.subset != Subset():
-            chosen[run.variant] = run.config.train.subset
-            subsets.setdefault(run.variant, []).append(table)
+    subsets = {
+        run.variant: run.config.train.subset for run in study.runs if run.config.train.subset != Subset()
+    }
     if len(subsets) < LEAST:
         problem = f"has {len(subsets)} variants with a train.subset; attribution needs at least {LEAST}"
         raise InputError(f"{study.name}: {problem}")
-    test = Samples(
-        Programs.from_strings(measured["program"]),
-        measured["prompt_length"].to_numpy(),
-        template=measured["template"].to_numpy(),
-    )
+    losses: dict[str, list[pl.Series]] = {name: [] for name in subsets}
+    for run in study.runs:
+        path = results / run.evaluation / "experiments/loss.parquet"
+        # All have the same test programs.
+        table = store.read_results(path, experiments.table("loss"))[0]
+        if run.variant in subsets:
+            losses[run.variant].append(table["loss"])
+    programs = Programs.from_strings(table["program"])
+    test = Samples(programs, table["prompt_length"].to_numpy(), template=table["template"].to_numpy())
+    base = next(run for run in study.runs if run.variant == study.base)
     train = read_split(results / base.dataset / "dataset", "train")
-    members = np.array([_members(train, subset) for subset in chosen.values()])
-    losses = np.array([[table["loss"].to_numpy() for table in tables] for tables in subsets.values()])
-    return Retrained(results / base.training / "model", test, train, members, losses)
+    members = np.array([_members(train, subset) for subset in subsets.values()])
+    return Retrained(results / base.training / "model", test, train, members, np.array([*losses.values()]))
 
 
 def _members(train: Samples, subset: Subset) -> np.ndarray:
