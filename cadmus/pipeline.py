@@ -64,12 +64,14 @@ def train(
     """
     from cadmus.dataset.manifest import read_split, stream_split
     from cadmus.train import loop, ranks
+    from cadmus.train.subset import subset_of
 
     training = Path(output).with_name("training")
     paths = paths or RunPaths(training / "checkpoints", Path(output), training / "metrics.jsonl")
     digest = check_training(config, Path(dataset), paths)
     held_out = partial(read_split, dataset, "validation") if config.dataset.validation else None
-    loop.train(config, partial(stream_split, dataset, "train"), digest, paths.partial(), log, held_out)
+    read = subset_of(partial(stream_split, dataset, "train"), config)
+    loop.train(config, read, digest, paths.partial(), log, held_out)
     # Of several processes, the first.
     if os.environ.get("RANK", "0") == "0":
         # An exit code of 1 would make Snakemake delete the files.

@@ -34,5 +34,6 @@ from cadmus.config.training import (
     LabelOnly,
     Model,
     StateLabels,
+    Subset,
     Train,
 )

@@ -60,6 +60,9 @@ class Config(Section):
     def _check(self) -> "Config":
         if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
             raise ValueError("dataset.templates: no template has train programs; set train of at least one")
+        for name in self.train.subset.templates or ():
+            if not getattr(self.dataset.templates, name).train:
+                raise ValueError(f"train.subset.templates: {name} has no train programs; remove it")
         needed, length = self.dataset.max_length, self.train.row_length
         if (length or needed) < needed:
             problem = f"{length} is too short for programs of dataset.max_length"

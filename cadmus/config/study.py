@@ -6,8 +6,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
-from cadmus.config.fields import Above0, Count, Distinct, Section, check_distinct, known
-from cadmus.config.loading import Config, digest, merged, parse_config, read_values, validate
+from cadmus.config.fields import Above0, Count, Distinct, Positive, Section, check_distinct, known
+from cadmus.config.loading import Config, changed, digest, merged, parse_config, read_values, validate
 from cadmus.errors import InputError, suggest
 
 STUDY = "study"
@@ -29,6 +29,15 @@ SUMMARIZED = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
 Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 
 
+class Repeat(Section):
+    """A field that has other values in copies of a variant, such as the seed of a subset."""
+
+    field: str
+    """field that counts up from 0, such as `train.subset.seed`"""
+    times: Positive
+    """number of copies"""
+
+
 class Study(Section):
     """A study: runs of this config with other values of some fields, compared over seeds.
 
@@ -40,6 +49,8 @@ class Study(Section):
     """what the study asks; title of its page"""
     variants: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
     """named changes, such as `tied: {model: {tied: true}}`"""
+    repeat: dict[str, Repeat] = {}
+    """variants to copy: `half` becomes `half 0`, `half 1` and so on"""
     seeds: Distinct[Count] = [0, 1, 2]
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
@@ -58,17 +69,34 @@ class Study(Section):
     def has_law(self) -> bool:
         return bool(self.law_flops or self.law_minutes)
 
+    @property
+    def copied(self) -> dict[str, dict[str, Any]]:
+        """The variants, those to repeat as their copies."""
+        copied = {}
+        for name, changes in self.variants.items():
+            repeat = self.repeat.get(name)
+            if repeat is None:
+                copied[name] = changes
+            else:
+                for number in range(repeat.times):
+                    copied[f"{name} {number}"] = changed(changes, {repeat.field: number})
+        return copied
+
     @model_validator(mode="after")
     def _check(self) -> "Study":
-        variants = len(self.variants)
+        for name in self.repeat.keys() - self.variants.keys():
+            raise ValueError(f"repeat: no variant {name!r}; {suggest(name, sorted(self.variants))}")
+        variants = sum(self.repeat[name].times if name in self.repeat else 1 for name in self.variants)
         runs = variants * len(self.seeds)
         if runs > MOST_RUNS:
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
         if self.has_law and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
             needed = f"{LAW_VARIANTS} variants, got {variants}, and one of {', '.join(LOSSES)} in compare"
             raise ValueError(f"{'law_flops' if self.law_flops else 'law_minutes'}: a law needs {needed}")
-        if self.base is not None and self.base not in self.variants:
-            raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.variants))}")
+        if len(self.copied) < variants:
+            raise ValueError("repeat: a copy has the name of another variant; rename one")
+        if self.base is not None and self.base not in self.copied:
+            raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.copied))}")
         if self.law_flops and self.law_minutes:
             raise ValueError("law_flops and law_minutes: a law has one kind of budget; remove one")
         return self
@@ -124,7 +152,7 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     runs: list[Run] = []
     # By the evaluation of the last seed.
     variants: dict[str, str] = {}
-    for variant, changes in study.variants.items():
+    for variant, changes in study.copied.items():
         place = f"{source}: {STUDY}: {variant}"
         config = _parse_variant(base, changes, place)
         data = config.dataset_digest()

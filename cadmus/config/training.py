@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from cadmus.config.dataset import TEMPLATE_OF
+from cadmus.config.dataset import TEMPLATE_OF, TEMPLATES
 from cadmus.config.fields import (
     Above0,
     Count,
@@ -24,6 +24,7 @@ from cadmus.config.fields import (
 )
 
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
+Template = Annotated[str, known(TEMPLATES, "template")]
 
 
 class Model(Section):
@@ -171,6 +172,20 @@ class InterchangeTraining(Section):
         return self
 
 
+class Subset(Section):
+    """A subset of the training programs. Those with one subject are in it together, or none of them is.
+
+    The subject is what a program is asked about, such as its pair of expressions or its function.
+    """
+
+    fraction: Annotated[Above0, Field(le=1)] = 1.0
+    """fraction of the subjects of each template, on average"""
+    seed: Count = 0
+    """seed of the choice"""
+    templates: Distinct[Template] | None = None
+    """templates to keep; all when null"""
+
+
 class Reinforcement(Section):
     """Reinforcement learning: the model learns from completions that it samples and that are graded."""
 
@@ -240,6 +255,8 @@ class Train(Section):
     draws most from templates that the model solves half of the time"""
     order_seed: Count = 0
     """seed of the order `random`"""
+    subset: Subset = Subset()
+    """programs to train on; by default all of the dataset"""
     optimizer: Literal["adam", "muon"] = "muon"
     """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""
     learning_rate: Rate = 2e-3
@@ -321,6 +338,8 @@ class Train(Section):
     def _check_order(self) -> None:
         if self.order_seed and self.order != "random":
             raise ValueError(f"order_seed: needs order random, got {self.order}")
+        if self.subset != Subset() and self.order != "mixture":
+            raise ValueError(f"subset: needs order mixture, got {self.order}")
         if self.order == "solving" and self.label_only.fraction:
             raise ValueError("order: solving needs label_only.fraction 0; such programs have no template")
 

@@ -132,6 +132,18 @@ from tests.config.quick import QUICK, VALUES, changed
             "interchange_training.start: must be below stop 0.5, got 0.5",
         ),
         ("train.order_seed", 3, "needs order random, got mixture"),
+        ("train.subset", {"fraction": 0.0}, "fraction: must be greater than 0, got 0.0"),
+        (
+            "train.subset",
+            {"templates": ["equal"]},
+            "templates.0: no template 'equal'; did you mean 'equality'?",
+        ),
+        ("train.subset", {"templates": ["trace"]}, "templates: trace has no train programs; remove it"),
+        (
+            "train",
+            {"steps": 2, "order": "staged", "subset": {"seed": 1}},
+            "subset: needs order mixture, got staged",
+        ),
         (
             "train",
             {"steps": 2, "state_weight": 1, "order": "solving", "label_only": {"fraction": 0.1}},

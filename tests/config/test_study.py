@@ -57,6 +57,19 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
     }
 
 
+def test_a_variant_is_copied_with_other_values_of_a_field(tmp_path):
+    text = "{variants: {all: {}, half: {train: {steps: 6}}}, seeds: [0],"
+    found = load_study(study(tmp_path, f"{text} repeat: {{half: {{field: train.subset.seed, times: 3}}}}}}"))
+    trains = {run.variant: run.config.train for run in found.runs}
+    assert list(trains) == ["all", "half 0", "half 1", "half 2"]
+    assert [(train.steps, train.subset.seed) for train in trains.values()] == [
+        (20, 0),
+        (6, 0),
+        (6, 1),
+        (6, 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -73,6 +86,13 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
         ("{variants: {a: {train: {seed: 1}}}}", "study: a: train.seed: list the seeds in study.seeds"),
         ("{variants: {a: {}, b: {}}}", "study: b: is the same as a; remove one, or change another field"),
         ("{variants: {a: {}}, base: b}", "study: base: no variant 'b'; "),
+        ("{variants: {a: {}}, repeat: {b: {field: seed, times: 2}}}", "study: repeat: no variant 'b'; "),
+        (
+            "{variants: {a: {}, a 1: {}}, repeat: {a: {field: seed, times: 2}}}",
+            "study: repeat: a copy has the name of another variant; rename one",
+        ),
+        ("{variants: {a: {}}, repeat: {a: {field: x, times: 2}}}", "study: a 0: x: no such key; "),
+        ("{variants: {a: {}}, repeat: {a: {field: seed, times: 4_000}}}", "describes 12,000 runs; at most"),
         (
             "{variants: {a: {}}, experiments: [curve]}",
             "study: experiments.0: no comparable experiment 'curve'; there are completions, loss",
