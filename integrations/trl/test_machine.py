@@ -133,4 +133,4 @@ def test_grpo_plays_episodes(tmp_path, monkeypatch):
     assert logged["tools/call_frequency"] == 1
     assert logged["tools/failure_frequency"] == 0
     assert logged["rewards/Machine/mean"] == 0.5
-    assert logged["rewards/valid/mean"] == 1
+    assert logged["rewards/valued/mean"] == 0.5
