@@ -21,14 +21,7 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "grid_regions", "loss_by_template")
 """In the order of the page of a run."""
-SPECIAL = (
-    "accuracy_by_compute",
-    "circuit",
-    "interchange",
-    "memory",
-    "training_curve",
-    "unmasking",
-)
+SPECIAL = ("accuracy_by_compute", "circuit", "interchange", "memory", "training_curve", "unmasking")
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
