@@ -116,6 +116,8 @@ def score(
       cadmus score features.safetensors --model laptop --output scores.parquet
       cadmus score edges.csv --model quick --output scores.parquet
     """
+    import polars as pl
+
     from cadmus.evaluate import score as features
     from cadmus.evaluate import score_edges as edges
     from cadmus.model import DEFAULT_MODEL
@@ -129,19 +131,17 @@ def score(
     model = Cadmus.load(directory, options.usable_device(device))
     config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
-    columns: tuple[str, ...] = features.COLUMNS
     if isinstance(read, dict):
         table = features.score(model, read, (), programs, directions, seed, dataset)
     else:
-        columns = edges.COLUMNS
         table = edges.score_edges(model, read, programs, seed, dataset)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
-    identity = [name for name in ("variable", "layer", "programs", "edges") if name in table.columns]
-    rows = [(*identity, *columns)]
-    for row in table.iter_rows(named=True):
-        scores = ("" if row[name] is None else f"{row[name]:.2f}" for name in columns)
-        rows.append((*(str(row[name]) for name in identity), *scores))
-    options.echo_table(rows)
+    table = table.select("variable", pl.exclude("variable"))
+    shown = [
+        ["" if cell is None else f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row]
+        for row in table.iter_rows()
+    ]
+    options.echo_table([table.columns, *shown])
 
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")

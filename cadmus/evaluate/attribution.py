@@ -13,7 +13,6 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from cadmus import isa
-from cadmus.errors import InputError
 from cadmus.evaluate.questions import named, things_asked
 from cadmus.model.inference import Cadmus, one_thread
 from cadmus.programs import TOKEN_OF_BYTE, Samples
@@ -34,8 +33,7 @@ def scores_of(model: Cadmus, test: Samples, train: Samples, seed: int = 0) -> di
     probability is that of a token on average (geometric mean). The gradient product is TracIn (Pruthi et al.
     2020) of the last step. The gradients of all test programs must fit into memory.
     """
-    if not model.causal:
-        raise InputError("attribution needs a causal model; model.attention of this one is full")
+    model.need_causal("attribution")
     test_loss_T, test_TP = (torch.cat(parts) for parts in zip(*_gradients(model, test), strict=True))
     torch_seed = torch.Generator().manual_seed(seed_of(seed, "projection") % 2**64)
     projection_PK = torch.randn(test_TP.shape[1], DIMENSIONS, generator=torch_seed).to(model.device)

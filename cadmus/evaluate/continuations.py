@@ -1,4 +1,4 @@
-"""Completions that begin with a prefix and may be right, of which the grade decides.
+"""Candidates for right completions that begin with a prefix; the grade decides which of them are right.
 
 docs/grading.md says for each question whether a prefix that begins none of them is surely lost.
 """
@@ -36,7 +36,7 @@ def respelled(prompt: str, reference: str, prefix: str, dataset: Dataset) -> Ite
         # An element without a decoration may say so.
         labelled = [text + label for text in spellings for label in ({match[2]} if match[2] else {"", "0:"})]
         ends.update(text[start:] + rest for text in labelled for start in range(len(text)))
-        # What follows is in the shortest spelling, because a program has a maximum length.
+        # The rest is in the shortest spelling, because a program has a maximum length.
         rest = min(labelled, key=len) + rest
         stop = match.start()
     rest = reference[:stop] + rest

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from cadmus.model.circuit import Graph
 
 POINTS = 5
+"""Between base and source, at which integrated gradients are taken."""
 PART = Column(
     str,
     pattern=r"embedding|output|mlp \d{1,3}|head \d{1,3}\.\d{1,3}( query| key| value)?",
     form="a part of a model",
 )
 ENOUGH = 0.9
+"""Of the answers, which the smallest circuit in the findings keeps."""
 
 
 def measure(subject: Subject) -> pl.DataFrame:

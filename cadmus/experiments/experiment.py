@@ -65,7 +65,7 @@ class Experiment:
     snapshots: bool = False
     """True if it reads the snapshots of a training instead of one model."""
     needs: str | None = None
-    """What it needs of a model besides completions and next-token logits; None if these are enough."""
+    """Needed of a model besides completions and next-token logits; None if these are enough."""
     attention: Literal["causal", "full"] | None = None
     """``model.attention`` of the models that it can ask; None if it asks all."""
 

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadmus.errors import InputError
 from cadmus.model.gpt import Block, attend_eager, bias_of, rotated, rotation_of
 from cadmus.model.inference import Cadmus, in_parallel
-from cadmus.programs import TOKEN_OF_BYTE, Programs
+from cadmus.model.patching import first_tokens, rightly_answered
+from cadmus.programs import Programs
 from cadmus.tools import progress
 
 EMBEDDING, OUTPUT = "embedding", "output"
@@ -87,20 +87,12 @@ class Pairs(NamedTuple):
 
 
 def minimal_pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
-    """Return those of the minimal pairs of :mod:`cadmus.evaluate.counterfactuals` that a model gets right."""
-    if model.sizes.attention != "causal":
-        raise InputError("circuits need a causal model; model.attention of this one is full")
-    programs = [Programs.from_strings(table[side]) for side in ("base", "source")]
-    answers = [
-        TOKEN_OF_BYTE[np.frombuffer("".join(table[name]).encode(), np.uint8)].astype(np.int64)
-        for name in ("base_answer", "answer")
-    ]
-    right = np.ones(len(table), np.bool_)
-    for prompts, expected in zip(programs, answers, strict=True):
-        right &= model.next_logits(prompts).argmax(-1) == expected
-    rows = np.flatnonzero(right)
-    base, source = (prompts.take(rows) for prompts in programs)
-    arrays = [base.to_tokens(), source.to_tokens(), base.lengths - 1, *(each[rows] for each in answers)]
+    """Return those of the minimal pairs that a model gets right."""
+    model.need_causal("a circuit")
+    rows = rightly_answered(model, table)
+    base, source = (Programs.from_strings(table[side]).take(rows) for side in ("base", "source"))
+    answers = [first_tokens(table[f"{side}_answer"])[rows] for side in ("base", "source")]
+    arrays = base.to_tokens(), source.to_tokens(), base.lengths - 1, *answers
     return Pairs(*(torch.from_numpy(array).to(model.device) for array in arrays))
 
 
@@ -113,11 +105,10 @@ class Graph:
         self.rotation = rotation_of(positions_RL, model.sizes, self.model.embed_in.weight.dtype)
         visible_RLL = positions_RL[:, None] <= positions_RL[:, :, None]
         self.bias_R1LL = bias_of(visible_RLL, self.model.embed_in.weight.dtype)
-        self._writers, self._receivers = (
-            model.sizes.heads + 1,
-            len(INPUTS) * model.sizes.heads + 1,
-        )  # of a block
-        self._streams: list[Tensor] = []  # before each block, and after the last
+        # Of each block.
+        self._senders, self._receivers = model.sizes.heads + 1, len(INPUTS) * model.sizes.heads + 1
+        self._streams: list[Tensor] = []
+        """The residual stream of the bases before each block, and after the last one."""
         with torch.inference_mode():
             self.base_RV, self.base = self.forward(self.model.embed_in(pairs.base_RL), self._note)
             self.source_RV, self.source = self.forward(self.model.embed_in(pairs.source_RL))
@@ -128,7 +119,7 @@ class Graph:
         return x_RLD
 
     def forward(
-        self, x_RLD: Tensor, read: "Read | None" = None, start: int = 0, sent: Sequence[Tensor] = ()
+        self, x_RLD: Tensor, read: Read | None = None, start: int = 0, sent: Sequence[Tensor] = ()
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the logits after the last tokens, (R, V), and what each sender writes: (R, L, D) each.
 
@@ -184,7 +175,7 @@ class Graph:
 
         # Nothing changes before the block of the first receiver.
         start = min(by_receiver, default=len(self.edges.receivers) - 1) // self._receivers
-        sent = self.base[: 1 + start * self._writers]
+        sent = self.base[: 1 + start * self._senders]
         with torch.inference_mode():
             return self.forward(self._streams[start], read, start, sent)[0]
 

@@ -197,7 +197,7 @@ class Cadmus:
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
         """Return next-token log-probabilities, for each program float32 of shape (tokens, 65)."""
-        self._need_causal("next-token probabilities")
+        self.need_causal("next-token probabilities")
         programs = _as_programs(programs)
         results = [np.empty(0)] * len(programs)
         for rows in self._batches_by_length(programs.lengths, self.batch_size):
@@ -231,7 +231,7 @@ class Cadmus:
     @torch.no_grad()
     def states(self, prompts: Batch) -> list[torch.Tensor]:
         """Return the output of each layer, the embedding first: (n, L, D), with padding after the shorter."""
-        self._need_causal("the state after a token")
+        self.need_causal("the state after a token")
         return list(self.model.residual_stream(*self._inputs(_as_programs(prompts))))
 
     def logits_from(self, states: torch.Tensor, layer: int, ends: torch.Tensor) -> torch.Tensor:
@@ -243,7 +243,7 @@ class Cadmus:
 
     @torch.inference_mode()
     def _layers(self, programs: Batch, compute: Callable[..., Iterable[torch.Tensor]]) -> Layers:
-        self._need_causal("the state after a token")
+        self.need_causal("the state after a token")
         programs = _as_programs(programs)
         if len(set(programs.lengths.tolist())) > 1:  # states of padding would look like results
             raise ValueError("the programs have different lengths")
@@ -251,7 +251,8 @@ class Cadmus:
             layers = list(compute(*self._inputs(programs.take(rows))))
             yield slice(rows[0], rows[-1] + 1), torch.stack(layers).cpu().numpy()
 
-    def _need_causal(self, wanted: str) -> None:
+    def need_causal(self, wanted: str) -> None:
+        """Raise InputError if the model has full attention; ``wanted`` is what needs a causal one."""
         if not self.causal:
             raise InputError(f"{wanted} needs a causal model; model.attention of this one is full")
 

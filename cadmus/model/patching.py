@@ -37,21 +37,31 @@ class Pairs(NamedTuple):
     """Its value in the source, less that."""
 
 
-def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
-    """Return those pairs of :mod:`cadmus.evaluate.counterfactuals` that a model gets right."""
-    programs = {side: Programs.from_strings(table[side]) for side in ("base", "source")}
+def first_tokens(answers: pl.Series) -> np.ndarray:
+    """Return the token ids of answers of one instruction: int64, shape (n,)."""
+    return TOKEN_OF_BYTE[np.frombuffer("".join(answers).encode(), np.uint8)]
+
+
+def rightly_answered(model: Cadmus, table: pl.DataFrame) -> np.ndarray:
+    """Return the rows of those counterfactual pairs that a model gets right: int64, shape (k,)."""
     right = np.ones(len(table), np.bool_)
-    for side, prompts in programs.items():
-        expected = TOKEN_OF_BYTE[np.frombuffer("".join(table[f"{side}_answer"]).encode(), np.uint8)]
-        right &= model.next_tokens(prompts) == expected
-    rows = np.flatnonzero(right)
+    for side in ("base", "source"):
+        prompts = Programs.from_strings(table[side])
+        right &= model.next_tokens(prompts) == first_tokens(table[f"{side}_answer"])
+    return np.flatnonzero(right)
+
+
+def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
+    """Return the states of those pairs that a model gets right."""
+    rows = rightly_answered(model, table)
+    programs = {side: Programs.from_strings(table[side]) for side in ("base", "source")}
     place = torch.arange(len(rows), device=model.device)
     states, tokens = {}, {}
     for side, prompts in programs.items():
         tokens[side] = torch.from_numpy(table[f"{side}_token"].to_numpy()[rows]).to(model.device)
         states[side] = model.states(prompts.take(rows)) if len(rows) else []
     value, source_value = (table[f"{side}_value"].to_numpy()[rows] for side in ("base", "source"))
-    answer = TOKEN_OF_BYTE[np.frombuffer("".join(table["answer"]).encode(), np.uint8)][rows]
+    answer = first_tokens(table["answer"])[rows]
     return Pairs(
         states["base"],
         [x_RLD[place, tokens["source"]] for x_RLD in states["source"]],

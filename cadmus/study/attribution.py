@@ -39,7 +39,7 @@ _FORM = "give a .npz file with scores, test and train; see docs/findings/attribu
 
 
 class Retrained(NamedTuple):
-    """What models that were trained on S subsets lose on T test programs."""
+    """Losses on T test programs of models that were trained on S subsets."""
 
     model: Path
     """The model whose training programs are scored: the first one of the base."""
