@@ -38,10 +38,10 @@ def draw(unmasking: pl.DataFrame) -> Figure:
         rows = fractions.filter(relation=relation)
         places = [names.index(name) + shift for name in rows["question"]]
         axes.plot(rows["accuracy"], places, ls="none", color=color, marker=marker, ms=4, label=label)
-    # Most dots are left of the first line.
-    for place, text, side in ((0.5, " random order", "left"), (1.0, "left to right", "right")):
+    for place, text in ((0.5, "random order"), (1.0, "left to right")):
         axes.axvline(place, color=style.GRAY, lw=0.7, ls="--")
-        axes.annotate(text, (place, len(names) - 0.4), rotation=90, va="top", ha=side, fontsize=6)
+        # Above the axes, where it covers no dot.
+        axes.annotate(text, (place, len(names) - 0.25), ha="center", fontsize=6, annotation_clip=False)
     axes.set_yticks(range(len(names)), [title(name) for name in names])
     axes.xaxis.set_major_formatter(style.PERCENT)
     axes.set(xlabel="instructions that are chosen …", xlim=(-0.03, 1.06), ylim=(-0.6, len(names) - 0.3))
