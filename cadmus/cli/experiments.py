@@ -104,8 +104,9 @@ def score(
     `layer.N.decoder` has their directions. For other encoders, call `score` in `cadmus.evaluate.score`.
 
     For each layer and variable: R² of all features, correlation of the best one and of one that no other
-    variable has, F1 for its values, and how often the answer is the counterfactual one after an exchange of
-    the best features' directions, of learned and of random ones.
+    variable has, F1 for its values and for those above the median, how often the feature of the latter is
+    silent where that of the value fires, and how often the answer is the counterfactual one after an exchange
+    of the best features' directions, of learned and of random ones.
 
     Or it has edges, as CSV or Parquet: the columns variable, sender, receiver and score, as those of
     `cadmus evaluate circuit`. For each variable: rank correlation with the measured effects, and answers that

@@ -24,8 +24,9 @@ COLUMNS = ("correlation", "right", "measured", "random")
 """Rank correlation of the absolute scores and the absolute effects; mean fraction of answers that stay right
 in the circuits of the largest scores, at sizes in equal steps of the logarithm; and in those of the largest
 effects and of random edges."""
-_LOCAL = [name for name, variable in VARIABLES.items() if variable.start is not None]
-_TABLE = Table({"variable": one_of(_LOCAL), "sender": TEXT, "receiver": TEXT, "score": NUMBER})
+LOCAL = tuple(name for name, variable in VARIABLES.items() if variable.start is not None)
+"""Variables with minimal pairs."""
+_TABLE = Table({"variable": one_of(LOCAL), "sender": TEXT, "receiver": TEXT, "score": NUMBER})
 _FORM = "give a CSV or Parquet file with the columns variable, sender, receiver, score"
 
 

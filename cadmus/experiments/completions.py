@@ -21,7 +21,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     The baselines are graded as well. The best possible accuracy is computed; it is below 100% only for
     induction, as examples leave several functions open.
 
-    Table 3, the figure of memory and the page of failures are drawn from the results.
+    Table 3, its figure, that of memory and the page of failures are drawn from the results.
     """
     from cadmus.dataset.manifest import read_manifest
     from cadmus.evaluate.baselines import Learned, grade_baselines
@@ -147,6 +147,11 @@ EXPERIMENT = Experiment(
             "best baseline's and the paper's (its Table 3). The gap is the accuracy minus that of the best "
             "baseline, in percentage points, and marked as below if its interval is below 0.",
             "table",
+        ),
+        Figure(
+            "accuracy_by_question",
+            "Accuracy on each sub-problem, with 95% bootstrap intervals. The bar reaches from the best "
+            "baseline that executes nothing to the best possible accuracy.",
         ),
         Figure(
             "accuracy_by_execution",

@@ -59,7 +59,7 @@ def below(results: pl.DataFrame) -> str:
     if behind.is_empty():
         return ""
     texts = [
-        f"*{_name(row['question'], row['metric'])}*, {percent(row['accuracy'])} against "
+        f"*{name(row['question'], row['metric'])}*, {percent(row['accuracy'])} against "
         + tables.best_accuracy(best_baseline(results.filter(question=row["question"]), row["metric"]))
         for row in behind.iter_rows(named=True)
     ]
@@ -69,7 +69,8 @@ def below(results: pl.DataFrame) -> str:
     return sentence
 
 
-def _name(question: str, metric: str) -> str:
+def name(question: str, metric: str) -> str:
+    """Return the name of a row: a question, graded by one metric."""
     return title(question) if metric == "solved" else f"{title(question)}, {METRICS[metric].lower()}"
 
 
@@ -81,7 +82,7 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
     without = results.filter(pl.col("policy") != EXECUTING)
     others = ("exact", "next_token", "verified")
     return {
-        "Sub-problem": _name(question, metric),
+        "Sub-problem": name(question, metric),
         "Tested": f"{shown['programs']:,}",
         "Solved": tables.accuracy(shown),
         "Paper": "" if shown["paper"] is None else percent(shown["paper"]),

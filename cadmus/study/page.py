@@ -80,7 +80,10 @@ def figures(study: Results, optimal: pl.DataFrame | None, files: str) -> str:
     """Return the figures, which are in the directory ``files``, and the table of the law."""
     variants = f"![What each variant changes]({files}/{FIGURE}.png)\n"
     if optimal is None:
-        return variants
+        drawn = "Paired differences with 95% intervals; hollow points have 0 in theirs."
+        if forest.has_means(study):
+            drawn = "Means with 95% intervals."
+        return f"{variants}\n*{drawn}*\n"
     return "\n".join([f"![Scaling law]({files}/{LAW}.png)\n", _law_text(optimal, study, files), variants])
 
 

@@ -11,6 +11,7 @@ snapshots SNAPSHOTS    docs/results/laptop/snapshots, from those of the training
 demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
 record RESULTS CONFIG CHANGE
                        a row of the speed record in docs/open-problems.md, from a study with one variant
+entry SCORES METHOD    a row of the table of methods that find features or circuits, from `cadmus score`
 
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
@@ -19,11 +20,12 @@ python -m dev.docs reinforcement results/laptop before.parquet
 python -m dev.docs snapshots results/laptop/training/snapshots
 python -m dev.docs demo
 python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
+python -m dev.docs entry scores.parquet "edge attribution patching, A. Author"
 """
 
 import inspect
 
-from dev.docs import config, demo, numbers, readme, speedrun, study
+from dev.docs import config, demo, entries, numbers, readme, speedrun, study
 from dev.measure import ROOT, parser
 
 KINDS = {
@@ -35,6 +37,7 @@ KINDS = {
     "snapshots": demo.publish_snapshots,
     "demo": demo.publish,
     "record": speedrun.add_record,
+    "entry": entries.add_entry,
 }
 """Functions with the arguments of the command line and, at last, the root of the checkout."""
 

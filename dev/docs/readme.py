@@ -21,16 +21,20 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "grid_regions", "loss_by_template")
 """In the order of the page of a run."""
-SPECIAL = ("accuracy_by_compute", "circuit", "interchange", "memory", "training_curve", "unmasking")
+SPECIAL = (
+    *("accuracy_by_compute", "accuracy_by_question", "circuit"),
+    *("interchange", "memory", "training_curve", "unmasking"),
+)
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-# The data of the training curve have a row per step.
+# The data of the training curve have a row per step; those of accuracy_by_question are those of Table 3.
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
 OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "unmasking")]
 """Files that a run may lack."""
+QUESTIONS = "accuracy_by_question"
 LARGE = ("comparison_grid",)
 """Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""
 SHOWN = ("inside", "one_out", "same_side")
@@ -83,9 +87,11 @@ def _provenance(results: Path) -> Facts:
 def with_results(published: Path, root: Path) -> str:
     """Return the text of the README with the results in ``published``."""
     place = published.relative_to(root).as_posix()
-    image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
+    questions = f"![Accuracy on each question, between baseline and best possible]({place}/{QUESTIONS}.png)"
+    grid = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
     below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
-    return with_generated(root / "README.md", "\n\n".join(filter(None, [image, _grid(published), below])))
+    parts = [questions, below, grid, _grid(published)]
+    return with_generated(root / "README.md", "\n\n".join(filter(None, parts)))
 
 
 def _grid(published: Path) -> str:

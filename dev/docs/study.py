@@ -54,8 +54,8 @@ def publish(results: Path, root: Path) -> None:
         optimal = pl.read_csv(drawn / f"{LAW}.csv") if has_law else None
         files = f"../results/studies/{study.name}"
         origin = (
-            f"Differences are paired by seed, with 95% intervals ([all numbers]({files}/{PAGE}), "
-            f"[comparison.csv]({files}/{COMPARISON}), [study.parquet]({files}/{_FILE})). {cost(study)}\n\n"
+            f"[All numbers]({files}/{PAGE}), [comparison.csv]({files}/{COMPARISON}), "
+            f"[study.parquet]({files}/{_FILE}); {cost(study)}\n\n"
             f"{_command(study, root)}\n"
         )
         block = with_generated(page, f"{figures(study, optimal, files)}\n{origin}", text)

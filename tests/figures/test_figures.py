@@ -22,6 +22,7 @@ from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
     accuracy_by_compute,
+    accuracy_by_question,
     comparison_grid,
     failures,
     grid_regions,
@@ -424,6 +425,26 @@ def test_memory_draws_its_data() -> None:
         of_seen = rows.filter(seen=seen).select("question", "accuracy").rows()
         assert drawn == {title(name): accuracy for name, accuracy in of_seen}
     assert len(axes.containers) == 2
+
+
+def test_each_question_is_between_its_baseline_and_the_best_possible() -> None:
+    rows = accuracy_by_question.data(completions())
+    (axes,) = accuracy_by_question.draw(completions()).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    drawn = {}
+    for container in axes.containers:
+        x, y = container.lines[0].get_data()
+        drawn[names[round(y[0])], container.get_label()] = float(x[0])
+    for row in rows.filter(policy="model", metric="solved").to_dicts():
+        name = title(row["question"])
+        of_question = rows.filter(question=row["question"])
+        assert drawn[name, "model"] == row["accuracy"]
+        assert drawn.get((name, "paper, 280M parameters")) == row["paper"]
+        (ceiling,) = of_question.filter(policy="model", metric="ceiling")["accuracy"]
+        assert drawn[name, "best possible"] == ceiling
+        baselines = of_question.filter(pl.col("policy") != "model", metric="solved")["accuracy"]
+        assert drawn[name, "best baseline that executes nothing"] <= baselines.max()
+    assert ("complete algorithm, fits examples", "model") in drawn
 
 
 def test_induction_has_a_row_of_panels_for_each_split() -> None:
