@@ -67,10 +67,12 @@ def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -
             f"Study {escape(study.name)}: {cost(study)}\n",
             *(["Missing runs:\n", "".join(missing)] if missing else []),
             figures(study, optimal, "."),
+            "## All numbers\n",
             _caption(study),
             table(compared, study.base, _accuracies(study)[0], study.compare),
             *(table(compared, study.base, metric) for metric in _accuracies(study)[1:]),
-            "Trainings, means over seeds:\n",
+            "## Trainings\n",
+            "Means over seeds:\n",
             markdown(["", "FLOPs", "seconds", "results"], rows),
         ]
     )
