@@ -107,6 +107,7 @@ def test_a_question_without_prompts_is_refused(monkeypatch):
         ("34+6", "__1", ">", "less_greater", "drops"),
         ("34+6", "q", ">", "less_greater", "unknown_symbol"),
         ("34+6", " >", ">", "less_greater", "unknown_symbol"),
+        ("34+6", ">\n", ">", "less_greater", "unknown_symbol"),
         ("34+6", "é\ud800\0", ">", "less_greater", "unknown_symbol"),
         ("34+6", ">.1", ">", "less_greater", "after_end"),
         ("34+6", "..", ">", "less_greater", "after_end"),

@@ -75,7 +75,9 @@ def manifest(config: Path, changes: dict[str, Any], directory: Path) -> None:
 @click.option(
     "--checkpoints", type=DIRECTORY, required=True, help="Checkpoints to resume from; removed at the end."
 )
-@click.option("--output", "export", type=DIRECTORY, required=True, help="Directory to export the model to.")
+@click.option(
+    "--output", "export", type=DIRECTORY, required=True, help="Directory to export to; replaces an export."
+)
 @click.option(
     "--metrics", type=PATH, required=True, help="JSON lines of the losses; NAME.partial.jsonl until the end."
 )

@@ -53,6 +53,12 @@ def test_limits_and_padding_are_those_of_the_dataset(theirs, tokenizer):
     assert tokenizer(["1", "34+7"], padding=True)["input_ids"][0][:3] == [isa.END_ID] * 3
 
 
+@pytest.mark.parametrize("text", ["34+7 ", "34+7\n", "é"])
+def test_a_character_that_is_no_instruction_raises(tokenizer, text):
+    with pytest.raises(Exception, match=r"Missing \[UNK\] token"):
+        tokenizer(text)
+
+
 def _save(model, tokenizer, directory):
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)

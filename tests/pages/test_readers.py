@@ -80,3 +80,8 @@ def test_one_line_reads_all_programs_with_their_splits(dataset, line, tmp_path, 
         expected = expected.filter(pl.col("split") != "ood")
     code = line.replace("$first", "equality").replace("DATASET", str(dataset))
     assert plain(TABLES[package](eval(code, names))).equals(expected)
+
+
+def test_the_rows_of_a_split_come_template_by_template(dataset):
+    templates = pl.read_parquet(dataset / "data").filter(split="train")["template"].cast(pl.String)
+    assert len(templates.rle()) == templates.n_unique() > 1
