@@ -32,7 +32,7 @@ def draw_accuracies(accuracies: pl.DataFrame) -> Figure:
         without = best_baseline(of_question.filter(pl.col("policy") != EXECUTING), metric)["accuracy"]
         for low in without:
             axes.plot([low, best], [place, place], color="#CCCCCC", lw=4, zorder=0, solid_capstyle="butt")
-            _mark(axes, low, place, "o", "best baseline that executes nothing", color=style.GRAY)
+            _mark(axes, low, place, "D", "best baseline that executes nothing", color=style.GRAY)
         for high in of_question.filter(policy=EXECUTING, metric=metric)["accuracy"].drop_nulls():
             _mark(
                 axes,
