@@ -219,13 +219,11 @@ def _absorbed(
 
     Only values with a detector count; None if there is none.
     """
-    silent, counted = ~general.fires(features), 0
-    absorbed = np.zeros(len(values), np.bool_)
+    absorbed = []
     for value, detector in special.items():
-        own = values == value
-        counted += own.sum()
-        absorbed |= own & silent & detector.fires(features)
-    return float(absorbed.sum() / counted) if counted else None
+        rows = features[values == value]
+        absorbed.append(detector.fires(rows) & ~general.fires(rows))
+    return float(np.concatenate(absorbed).mean()) if absorbed else None
 
 
 def _detector(features: np.ndarray, positive: np.ndarray) -> Detector:
@@ -238,7 +236,7 @@ def _detector(features: np.ndarray, positive: np.ndarray) -> Detector:
     return Detector(feature, 1 - 2 * sign, float(thresholds[row, column]))
 
 
-def _f1(predicted: np.ndarray, positive: np.ndarray) -> Any:
-    """Return the F1 of predictions, (n,) or (n, F): a number, or one for each feature."""
+def _f1(predicted: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """Return the F1 of predictions, bool of shape (n,) or (n, F): shape () or (F,)."""
     hits = (predicted.T & positive).sum(-1)
     return 2 * hits / (predicted.sum(0) + positive.sum())

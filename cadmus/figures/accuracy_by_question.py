@@ -29,6 +29,7 @@ def draw_accuracies(accuracies: pl.DataFrame) -> Figure:
         of_question = accuracies.filter(question=question)
         ceilings = of_question.filter(policy="model", metric=CEILING)["accuracy"].to_list()
         best = ceilings[0] if ceilings and metric == "solved" else 1.0
+        # Added templates may have no baseline.
         without = best_baseline(of_question.filter(pl.col("policy") != EXECUTING), metric)["accuracy"]
         for low in without:
             axes.plot([low, best], [place, place], color="#CCCCCC", lw=4, zorder=0, solid_capstyle="butt")

@@ -55,13 +55,13 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
 
 def below(results: pl.DataFrame) -> str:
     """Return a sentence that names the questions of :func:`data` whose gap is below 0, interval included."""
-    behind = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
-    if behind.is_empty():
+    worse = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
+    if worse.is_empty():
         return ""
     texts = [
         f"*{name(row['question'], row['metric'])}*, {percent(row['accuracy'])} against "
         + tables.best_accuracy(best_baseline(results.filter(question=row["question"]), row["metric"]))
-        for row in behind.iter_rows(named=True)
+        for row in worse.iter_rows(named=True)
     ]
     sentence = f"The model is below the best baseline on {'; '.join(texts)}."
     if any(text.endswith(f"({EXECUTING})") for text in texts):

@@ -24,7 +24,7 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     There is a panel per loss and per template, titled with the mean of the base. If one variant is compared,
     all templates are rows of one panel.
     """
-    # There are no differences without a run of the base, or where it has no such programs.
+    # Differences need a run of the base, and the same programs in both.
     others = compared.drop_nulls("difference")
     if has_means(results) or others.is_empty():
         return _draw_variants(results, compared, compared, _MEAN)
@@ -46,7 +46,7 @@ def _draw_variants(
 ) -> Figure:
     """Draw a panel per loss and per template, with a row per variant."""
     variants = shown["variant"].unique(maintain_order=True).to_list()
-    panels = [*_losses(shown).partition_by("metric", maintain_order=True)]
+    panels = _losses(shown).partition_by("metric", maintain_order=True)
     panels += _accuracies(shown).partition_by("template", maintain_order=True)
     columns = min(_COLUMNS, len(panels))
     height = 0.7 + (0.62 + 0.17 * len(variants)) * -(-len(panels) // columns)

@@ -37,8 +37,9 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
         raise SystemExit(f"{scores}: has no column {min(missing)}; give a result of `cadmus score`")
     if sorted(table["variable"]) != sorted(variables):
         raise SystemExit(f"{scores}: an entry has one row for each of {', '.join(variables)}")
-    # Scores from Python do not say of which model they are; each entry is repeated anyway.
-    if described.get("model_digest", own := weights_digest(DEFAULT_MODEL)) != own:
+    # Scores from Python do not name their model; each entry is repeated anyway.
+    shipped = weights_digest(DEFAULT_MODEL)
+    if described.get("model_digest", shipped) != shipped:
         raise SystemExit(f"{scores}: are of another model; entries are of models/{DEFAULT_MODEL.name}")
     entry = table.select(
         pl.lit(datetime.now(UTC).date().isoformat()).alias("date"),

@@ -34,7 +34,6 @@ FILES = (
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
 OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "unmasking")]
 """Files that a run may lack."""
-QUESTIONS = "accuracy_by_question"
 LARGE = ("comparison_grid",)
 """Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""
 SHOWN = ("inside", "one_out", "same_side")
@@ -87,7 +86,9 @@ def _provenance(results: Path) -> Facts:
 def with_results(published: Path, root: Path) -> str:
     """Return the text of the README with the results in ``published``."""
     place = published.relative_to(root).as_posix()
-    questions = f"![Accuracy on each question, between baseline and best possible]({place}/{QUESTIONS}.png)"
+    questions = (
+        f"![Accuracy on each question, between baseline and best possible]({place}/accuracy_by_question.png)"
+    )
     grid = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
     below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
     parts = [questions, below, grid, _grid(published)]
