@@ -3,7 +3,6 @@
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
-attention  training steps with each implementation of attention (--config)
 
 python -m dev.bench vm --output docs/results/bench_vm.json
 """
@@ -14,12 +13,7 @@ from pathlib import Path
 from dev import measure
 from dev.bench import data, training
 
-BENCHMARKS = {
-    "vm": data.vm,
-    "templates": data.templates,
-    "train": training.train,
-    "attention": training.attention,
-}
+BENCHMARKS = {"vm": data.vm, "templates": data.templates, "train": training.train}
 
 
 def main() -> None:

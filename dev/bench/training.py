@@ -27,7 +27,6 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
-from cadmus.model.rate import dtype_of
 from cadmus.programs import stack
 from cadmus.tools import progress
 from cadmus.train.batches import pack_batch
@@ -67,29 +66,23 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
     whole = steps.train_steps(run)
     dtype = torch.bfloat16 if whole["bits"] == 16 else torch.float32
     inputs, tokens = _batch(run)
-    starts = _own_ways(run.model, inputs, dtype)
+    starts = {
+        name: partial(_step, form, run.model, inputs, dtype) for name, form in forms(inputs[0].device).items()
+    }
     for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
         starts[f"transformers_{kind}"] = partial(_transformers_step, run.model, inputs, kind == "bf16")
-    table = _tokens_per_second(starts, tokens)
+    table = {name: {"tokens_per_second": round(tokens / taken)} for name, taken in _seconds(starts).items()}
     ratios = {
         f"cadmus_over_{name}": round(whole["tokens_per_second"] / row["tokens_per_second"], 2)
         for name, row in table.items()
         if name.startswith("transformers")
     }
-    return flat(_settings(run) | ratios, {"cadmus": whole, **table})
-
-
-def attention(config: Path | None = None) -> Facts:
-    """Measure each implementation of attention in the precision of the device, by default on ``laptop``."""
-    run = configs.load_config(config or ROOT / "config/laptop.yaml")
-    inputs, tokens = _batch(run)
-    ways = _own_ways(run.model, inputs, dtype_of(run.train.precision, inputs[0].device))
-    return flat(_settings(run), _tokens_per_second(ways, tokens))
-
-
-def _settings(run: configs.Config) -> Facts:
-    threads = torch.get_num_threads()
-    return {"parameters": parameter_count(run.model), "threads": threads, "repeats": REPEATS}
+    settings = {
+        "parameters": parameter_count(run.model),
+        "threads": torch.get_num_threads(),
+        "repeats": REPEATS,
+    }
+    return flat(settings | ratios, {"cadmus": whole, **table})
 
 
 def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
@@ -103,19 +96,6 @@ def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)
     return [tensor.to(device) for tensor in tensors], packed.token_count
-
-
-def _own_ways(
-    sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype
-) -> dict[str, Callable[[], Step]]:
-    """Return the steps of the implementations of attention that a device has, by name."""
-    return {
-        name: partial(_step, form, sizes, inputs, dtype) for name, form in forms(inputs[0].device).items()
-    }
-
-
-def _tokens_per_second(starts: dict[str, Callable[[], Step]], tokens: int) -> dict[str, Facts]:
-    return {name: {"tokens_per_second": round(tokens / taken)} for name, taken in _seconds(starts).items()}
 
 
 def _step(form: Form, sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype) -> Step:
