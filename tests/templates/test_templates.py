@@ -49,14 +49,6 @@ def test_programs_are_true_on_the_reference_vm(drawn):
     assert all(reference.run(program).true for program in programs.programs.to_strings())
 
 
-def test_programs_are_distinct_and_within_the_limits(drawn):
-    _, programs = drawn
-    texts = programs.programs.to_strings()
-    assert len(set(texts)) == COUNT
-    assert max(map(len, texts)) <= Dataset().max_length
-    assert all(isa.END not in text for text in texts)
-
-
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("n", [0, 1, 5, 300])
 def test_templates_return_at_most_n_candidates(template, n):
