@@ -3,7 +3,6 @@
 import json
 import re
 from collections import defaultdict
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -41,7 +40,6 @@ DEVICE = {
     "usd_per_hour": 3,
     "source": "x",
 }
-CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures").glob("*.yaml")])
 STUDIES = sorted((ROOT / "config/studies").glob("*.yaml"))
 
 
@@ -220,14 +218,9 @@ def test_counts_divide_the_batch_and_follow_the_ranks():
     ("changes", "message"),
     [
         ({"teraflops": "fast"}, "A.teraflops: must be a valid number, got 'fast'"),
-        ({"usd_per_hour": float("nan")}, "A.usd_per_hour: must be a finite number, got nan"),
-        ({"peak_teraflops": 0}, "A.peak_teraflops: must be greater than 0, got 0"),
-        ({"fixed_ms_per_layer": -1}, "A.fixed_ms_per_layer: must be greater than or equal to 0, got -1"),
         ({"counts": [0]}, "A.counts.0: must be ranks or an integer of at least 1, got 0"),
-        ({"counts": [True]}, "A.counts.0: must be ranks or an integer of at least 1, got True"),
         ({"counts": ["rank"]}, "A.counts.0: must be ranks or an integer of at least 1, got 'rank'"),
         ({"counts": []}, "A.counts: must have at least 1 item after validation, not 0, got []"),
-        ({"counts": "ranks"}, "A.counts: must be a valid list, got 'ranks'"),
         ({"mfu": 1}, "A.mfu: no such key; there are counts, teraflops"),
     ],
 )
@@ -243,26 +236,13 @@ def test_a_table_without_devices_is_an_error(tmp_path):
         plan(training(), devices_file(tmp_path))
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_plan_of_every_config(path):
-    planned, text = plan(load_config(path)), shown(path)
-    assert planned["estimates"]
-    assert f"{planned['parameters']:,} parameters" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
 def test_the_table_has_all_devices_and_says_what_was_measured():
     text = shown(TINY)
+    assert max(map(len, text.splitlines())) <= 100
     basis = re.findall(r"^(.*?)  .* (\S+)$", text.split("\n\n")[1], re.MULTILINE)[1:]
     assert [name for name, _ in basis[:2]] == ["2 CPU cores", "2 CPU cores without bf16"]
     assert len(basis) == len(plan(load_config(TINY))["estimates"])
     assert (dict(basis)["8 × H100"], dict(basis)["2 CPU cores"]) == ("estimate", "measured")
-
-
-def test_json_output():
-    assert json.loads(shown(TINY, "--json")) == json.loads(
-        json.dumps(plan(load_config(TINY)), default=asdict)
-    )
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

@@ -42,8 +42,6 @@ def test_the_tokenizer_has_our_token_ids(exported):
     assert tokenizer(text)["input_ids"] == list(range(isa.VOCABULARY_SIZE))
     assert tokenizer.decode(range(isa.VOCABULARY_SIZE)) == text
     assert tokenizer.eos_token_id == isa.END_ID
-    with pytest.raises(Exception, match="Missing"):
-        tokenizer("1 2")
 
 
 def test_an_export_loads_with_the_same_weights(exported):
