@@ -37,8 +37,6 @@ def test_a_program_in_the_wrong_split_is_refused(copy):
 def test_a_misplaced_shard_is_rejected(copy):
     path = copy / "data/train/random-0000.parquet"
     path.write_bytes((copy / "data/train/equality-0000.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"damaged or changed since"):
-        read_split(copy, "train")
     with pytest.raises(InputError, match=r"sampled with another template \(equality, .*; delete it"):
         write_manifest(CONFIG, copy)
 

@@ -33,7 +33,6 @@ from cadmus.figures import (
     probe_layers,
     style,
     table3_accuracy,
-    tables,
     training_curve,
 )
 from cadmus.figures import (
@@ -572,12 +571,6 @@ def test_the_last_row_of_the_losses_is_all_templates() -> None:
     assert table["Tokens"].to_list() == ["140", "140", "280"]
     assert table["Loss"][2].startswith("0.2000 [0.1")
     assert table["Best possible"].to_list() == ["", "0.1000", ""]
-
-
-def test_special_characters_are_escaped_in_markdown() -> None:
-    markdown = tables.render(pl.DataFrame({"a_b": ["`|`", "x|y", "`\\`", "5 % → c"]}))
-    cells = [line.removeprefix("| ").removesuffix(" |") for line in markdown.splitlines()]
-    assert cells == [r"a\_b", "---", r"`\|`", r"x\|y", r"`\`", "5 % → c"]
 
 
 def test_error_bars_are_from_low_to_high() -> None:

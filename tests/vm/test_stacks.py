@@ -9,25 +9,9 @@ from cadmus.vm.reference import run, show
 from tests.model.models import random_programs
 
 
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        ("", []),
-        ("34+7=", [["3"], ["3", "4"], ["7"], ["7", "7"], ["1"]]),
-        ("u1b", [["[]"], ["[]", "1"], ["[1]"]]),
-        (r"\1+;2f", [[], [], [], [], ["2"], ["3"]]),
-        # The call precedes the definition, which counts as far as it is written.
-        (r"2f\1+;", [["2"], ["NAN"], ["2"], ["1"], ["3"], ["3"]]),
-        ("+", [["NAN"]]),
-    ],
-)
-def test_stacks_of_examples(program, expected):
-    assert stacks(program) == expected
-
-
 def test_a_stack_is_what_the_program_up_to_there_leaves():
     programs = [program for template in TEMPLATES for program in sample(template, 20, seed=3)]
-    for program in programs + random_programs(200, 1, 20).to_strings():
+    for program in ["", *programs, *random_programs(200, 1, 20).to_strings()]:
         ends = range(1, len(program) + 1)
         assert stacks(program) == [[*map(show, run(program[:end]).outputs)] for end in ends], program
 
