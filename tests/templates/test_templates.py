@@ -132,10 +132,12 @@ def test_a_tenth_template_can_be_added_as_documented(tmp_path):
 
     run = partial(python, "-c", cwd=tmp_path, PYTHONPATH=str(tmp_path))
     # Datasets without its programs stay the same.
-    digest = "import sys; from cadmus import config; print(config.load_config(sys.argv[1]).dataset_digest())"
+    digests = "import sys; from cadmus.config import load_config as load; "
+    digests += "print(*[load(path).dataset_digest() for path in sys.argv[1:]])"
     quick = ROOT / "config/quick.yaml"
-    assert run(digest, quick).stdout.strip() == load_config(quick).dataset_digest()
-    assert run(digest, "ten.yaml").stdout.strip() != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
+    same, other = run(digests, quick, "ten.yaml").stdout.split()
+    assert same == load_config(quick).dataset_digest()
+    assert other != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
     command = "from cadmus.cli.main import main; main()"
     sampled = run(command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml")
     assert sampled.stderr == ""
