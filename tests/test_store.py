@@ -164,7 +164,6 @@ SHARD = Shard("random", "test", 0, 60, 0)
 WRITERS = {
     "shard.parquet": lambda path: write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD[:4]), CONFIG, {}),
     "numbers.parquet": lambda path: store.write_parquet(path, "results", pl.DataFrame({"x": range(100)}), {}),
-    "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),
     "table.md": lambda path: write_text(path, "text" * 100),
     "model": lambda path: save_export(GPT(SIZES), path, {}),

@@ -141,18 +141,14 @@ def test_gaps_of_other_programs_are_refused() -> None:
         gaps_by(graded, "question")
 
 
-def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
+def test_lines_without_a_seal_have_the_declared_columns(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "loss": 2.5, "reinforcement": {"equality": {"solved": 0.5}}}\n')
+    nested = '"reinforcement": {"equality": {"solved": 0.5}}'
+    path.write_text(f'{{"step": 1, "loss": 2, {nested}}}\n{{"step": 2, "loss": null, {nested}}}\n')
     found, origin = read_results(path, LOSS)
     assert found.columns == ["step", "loss"]
+    assert found.rows() == [(1, 2.0), (2, None)]
     assert origin.cadmus is None
-
-
-def test_lines_without_a_seal_have_the_declared_types(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "loss": 2}\n{"step": 2, "loss": null}\n')
-    assert read_results(path, LOSS)[0].rows() == [(1, 2.0), (2, None)]
 
 
 def test_questions_are_in_the_order_of_table_3_then_policies():
