@@ -120,7 +120,6 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
             ["figure", "grid_regions", "--results", "docs/resutls/quick/grid_regions.csv", "--output", "x"],
             "docs/resutls/quick/grid_regions.csv: no such file",
         ),
-        (["card"], "Missing argument 'DIRECTORY'"),
     ],
 )
 def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message, monkeypatch, capsys) -> None:
