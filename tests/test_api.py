@@ -58,7 +58,6 @@ def test_model_accepts_strings_or_a_batch():
     [
         ("34+7", r"is one string; give a list of programs: \['34\+7'\]"),
         (["34+7=."], "has its end . at position 6"),
-        (["34", ""], "the prefix is empty"),
         (["3q"], "unknown symbol 'q' at position 2"),
     ],
 )

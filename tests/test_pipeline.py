@@ -9,7 +9,7 @@ from cadmus import pipeline, store
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.train.paths import RunPaths
-from tests.checkout import ROOT
+from tests.checkout import FEW, ROOT
 
 EMPTY = {"digest": "d0", "splits": {}, "files": []}
 """The manifest of a dataset without programs."""
@@ -18,7 +18,8 @@ EMPTY = {"digest": "d0", "splits": {}, "files": []}
 # Those of DeepSpeed's imports.
 @pytest.mark.filterwarnings("ignore")
 def test_five_calls_go_from_a_config_to_a_figure(tmp_path):
-    config = load_config(ROOT / "tests/tiny.yaml")
+    (tmp_path / "few.yaml").write_text(f"name: few\n{FEW}train: {{steps: 5, batch_size: 32, ranks: 1}}\n")
+    config = load_config(tmp_path / "few.yaml")
     data, model, results = tmp_path / "dataset", tmp_path / "model", tmp_path / "completions.parquet"
     shards = pipeline.sample(config, data)
     manifest = pipeline.dataset(config, data)

@@ -3,7 +3,6 @@
 import json
 import re
 from collections import defaultdict
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -41,8 +40,8 @@ DEVICE = {
     "usd_per_hour": 3,
     "source": "x",
 }
-CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures").glob("*.yaml")])
-STUDIES = sorted((ROOT / "config/studies").glob("*.yaml"))
+STUDIES = [ROOT / f"config/studies/{name}.yaml" for name in ("scaling", "time", "attribution")]
+"""With a law by FLOPs, with one by minutes, and with variants that are repeated."""
 
 
 def devices_file(directory, **devices):
@@ -101,12 +100,6 @@ def test_average_matches_sampled_programs(name):
     run = only(**{name: {"train": 2_000}})
     drawn = sample(run.dataset, run.seed, name, "train", 0, 2_000).programs.lengths.mean()
     assert average_of(run)[0] == pytest.approx(drawn, rel=0.1)
-
-
-def test_average_is_weighted_by_train_programs():
-    apart = [average_of(only(**{name: {"train": 5}}))[0] for name in ("equality", "subroutines")]
-    together = average_of(only(equality={"train": 30}, subroutines={"train": 10}))[0]
-    assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
 
 
 def test_average_without_true_candidates():
@@ -220,14 +213,9 @@ def test_counts_divide_the_batch_and_follow_the_ranks():
     ("changes", "message"),
     [
         ({"teraflops": "fast"}, "A.teraflops: must be a valid number, got 'fast'"),
-        ({"usd_per_hour": float("nan")}, "A.usd_per_hour: must be a finite number, got nan"),
-        ({"peak_teraflops": 0}, "A.peak_teraflops: must be greater than 0, got 0"),
-        ({"fixed_ms_per_layer": -1}, "A.fixed_ms_per_layer: must be greater than or equal to 0, got -1"),
         ({"counts": [0]}, "A.counts.0: must be ranks or an integer of at least 1, got 0"),
-        ({"counts": [True]}, "A.counts.0: must be ranks or an integer of at least 1, got True"),
         ({"counts": ["rank"]}, "A.counts.0: must be ranks or an integer of at least 1, got 'rank'"),
         ({"counts": []}, "A.counts: must have at least 1 item after validation, not 0, got []"),
-        ({"counts": "ranks"}, "A.counts: must be a valid list, got 'ranks'"),
         ({"mfu": 1}, "A.mfu: no such key; there are counts, teraflops"),
     ],
 )
@@ -243,26 +231,13 @@ def test_a_table_without_devices_is_an_error(tmp_path):
         plan(training(), devices_file(tmp_path))
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_plan_of_every_config(path):
-    planned, text = plan(load_config(path)), shown(path)
-    assert planned["estimates"]
-    assert f"{planned['parameters']:,} parameters" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
 def test_the_table_has_all_devices_and_says_what_was_measured():
     text = shown(TINY)
+    assert max(map(len, text.splitlines())) <= 100
     basis = re.findall(r"^(.*?)  .* (\S+)$", text.split("\n\n")[1], re.MULTILINE)[1:]
     assert [name for name, _ in basis[:2]] == ["2 CPU cores", "2 CPU cores without bf16"]
     assert len(basis) == len(plan(load_config(TINY))["estimates"])
     assert (dict(basis)["8 × H100"], dict(basis)["2 CPU cores"]) == ("estimate", "measured")
-
-
-def test_json_output():
-    assert json.loads(shown(TINY, "--json")) == json.loads(
-        json.dumps(plan(load_config(TINY)), default=asdict)
-    )
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

@@ -10,18 +10,6 @@ from cadmus.programs import Programs, join
 SYMBOLS = "".join(isa.BY_SYMBOL)
 
 
-def test_prefixes_and_suffixes_of_a_few_programs() -> None:
-    programs = Programs.from_strings(["34+7=", "", "12<"])
-    cuts = np.array([4, 0, 3])
-    assert programs.prefixes(cuts).to_strings() == ["34+7", "", "12<"]
-    assert programs.suffixes(cuts).to_strings() == ["=", "", ""]
-    assert programs.suffixes(np.zeros(3, np.int64)).to_strings() == programs.to_strings()
-    # Prompt lengths are bytes.
-    assert programs.suffixes(cuts.astype(np.uint8)).to_strings() == ["=", "", ""]
-    empty = Programs.from_strings([])
-    assert empty.suffixes(np.zeros(0, np.int64)).to_strings() == []
-
-
 def test_token_ids_are_those_of_the_instruction_table() -> None:
     ids = list(isa.TOKEN_ID.values())
     assert Programs.from_strings([SYMBOLS, "1"]).to_tokens().tolist() == [ids, [2] + [isa.END_ID] * 64]

@@ -6,13 +6,6 @@ from cadmus.config import load_config, parse_config, read_yaml
 from cadmus.errors import InputError
 from tests.config.quick import QUICK, changed
 
-
-def nested(levels):
-    """Return a list whose aliases expand to 9 ** levels values."""
-    lines = "".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, levels))
-    return f"values:\n  a0: &a0 [1]\n{lines}"
-
-
 MINE = "extends: quick\nname: mine\n"
 ALIAS = "not valid YAML: an alias of a list or a mapping"
 CONTROL = "not valid YAML: a control character, or half of a surrogate pair, in a text"
@@ -27,37 +20,24 @@ CONTROL = "not valid YAML: a control character, or half of a surrogate pair, in 
         ("\0", ": not valid YAML: special characters are not allowed"),
         ("name: \udcff", ": not readable ('utf-8' codec can't decode byte 0xff in position 6"),
         ("[" * 5000, ": not readable (maximum recursion depth exceeded"),
-        ("{a: " * 5000, ": not readable (maximum recursion depth exceeded"),
         ("[name]: x", ", line 1: not valid YAML: found unhashable key"),
-        ("{a: 1}: x", ", line 1: not valid YAML: found unhashable key"),
         ("name: 2020-99-99", ": not readable (month must be in 1..12)"),
-        ("seed: !!bool abc", ": not readable"),
         ("name: a\nseed: " + "9" * 10_000, ", line 2: not valid YAML: an integer of more than 100 digits"),
-        ("seed: 0x" + "f" * 5000, ", line 1: not valid YAML: an integer of more than 100 digits"),
         ("a: &a [*a]", f", line 1: {ALIAS}"),
         ("a: &a {b: 1}\nc: {<<: *a}", f", line 1: {ALIAS}"),
-        (nested(20), f", line 2: {ALIAS}"),
         ('name: a\nextends: "a\\0.yaml"', f", line 2: {CONTROL}"),
-        (f'{MINE}study: {{variants: {{"a\\0": {{}}}}}}', f", line 3: {CONTROL}"),
         (f'{MINE}study: {{variants: {{a: {{}}}}, question: "\\uD800"}}', f", line 3: {CONTROL}"),
-        (
-            "name: a\nextends: link.yaml",
-            ": extends: cannot read {folder}/link.yaml: Too many levels of symbolic",
-        ),
         ("name: a\nextends: quik", ": extends: no config 'quik'; did you mean 'quick'?"),
         ("name: a\nextends: " + "a" * 5000, ": extends: no config 'aaaaa"),
         ("name: a\nextends: other.yaml", ": extends: cannot read {folder}/other.yaml: No such file"),
         ("name: a\nextends: mine.yaml", ": extends: {folder}/mine.yaml extends this config; remove one"),
         ("name: a\nextends: [quick]", ": extends: must be the name or the path of a config, got ['quick']"),
         ("extends: quick", ": name: is missing; a config that extends another needs its own name"),
-        (f"{MINE}train: !!set {{a}}", ": train: must be a mapping, got {{'a'}}"),
         (f"{MINE}train: {{stepz: 3}}", ": train.stepz: no such key; did you mean 'steps'?"),
-        (f"{MINE}train: {{clip: .nan}}", ": train.clip: must be a finite number, got nan"),
         (f"{MINE}seed: '{'9' * 10_000}'", ": seed: Exceeds the limit (4300 digits)"),
     ],
 )
 def test_an_invalid_file_gives_one_line(tmp_path, text, message):
-    (tmp_path / "link.yaml").symlink_to("link.yaml")
     path = tmp_path / "mine.yaml"
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InputError) as caught:

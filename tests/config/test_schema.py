@@ -13,12 +13,10 @@ from tests.config.quick import QUICK, VALUES, changed
     ("path", "value", "problem"),
     [
         ("train.betas", [1.0, 1.0], "0: must be less than 1, got 1.0"),
-        ("train.stepz", 3, "no such key; did you mean 'steps'?"),
         ("trian", {}, "no such key; did you mean 'train'?"),
         ("dataset.templates.sums", {}, "no such key; there are basic_math, equality"),
         ("train.steps", "many", "must be a valid integer, got 'many'"),
         ("evaluate.probe.inverse_regularization", [], "must have at least 1 item"),
-        ("train.steps", 10.5, "must be a valid integer, got 10.5"),
         ("train.batch_size", True, "must be a valid integer, got True"),
         ("model.layers", 0, "must be greater than or equal to 1, got 0"),
         ("model.heads", 3, "must divide width 128, got 3"),
@@ -42,14 +40,11 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.row_length", 20, "20 is too short for programs of dataset.max_length; set at least 63"),
         ("train", {"steps": 2, "batch_size": 512, "ranks": 3}, "batch_size: must be a multiple of ranks 3"),
         ("train.ranks", 0, "must be auto or an integer of at least 1, got 0"),
-        ("train.ranks", "all", "must be auto or an integer of at least 1, got 'all'"),
         ("train.ranks", True, "must be auto or an integer of at least 1, got True"),
         ("train.micro_batch_size", 100, "must divide the 256 programs of a rank, got 100"),
         ("train.recipe", "slow", "must be 'paper' or 'fast', got 'slow'"),
-        ("train.recipe", ["fast"], "must be 'paper' or 'fast', got ['fast']"),
         ("train.weight_decay", float("inf"), "must be a finite number, got inf"),
         ("train.learning_rate", "fast", "must be a valid number, got 'fast'"),
-        ("train.checkpoint_every", True, "must be a valid integer, got True"),
         ("train.clip", 1.0, "muon does not learn with clipping"),
         ("train.deepspeed.gradient_clipping", 1.0, "muon does not learn with clipping"),
         (
@@ -72,39 +67,10 @@ from tests.config.quick import QUICK, VALUES, changed
         ),
         ("train.reinforcement.fraction", 1.5, "must be less than or equal to 1, got 1.5"),
         ("train.reinforcement.questions", ["random"] * 2, "duplicate 'random'"),
-        (
-            "train.reinforcement",
-            {"questions": ["equalty"]},
-            "no question 'equalty'; did you mean 'equality'?",
-        ),
-        ("train.reinforcement.samples", 1, "must be greater than or equal to 2, got 1"),
-        ("train.reinforcement.weight", 1e300, "must be less than or equal to 1000"),
-        (
-            "train.deepspeed.csv_monitor",
-            {"output_path": "csv", "job_name": "../../up"},
-            "job_name: must be a path below the working",
-        ),
-        (
-            "train.deepspeed.tensorboard",
-            {"output_path": "/tmp"},
-            "output_path: must be a path below the working",
-        ),
-        (
-            "train.deepspeed.flops_profiler",
-            {"output_file": "~/a"},
-            "output_file: must be a path below the working",
-        ),
-        (
-            "train.deepspeed.comms_logger",
-            {"paths": ["a", "s3://b"]},
-            "paths: must be a path below the working",
-        ),
+        ("train.reinforcement.questions", ["equalty"], "0: no question 'equalty'; did you mean 'equality'?"),
         ("seed", 2**63, "must have at most 64 bits, got 9223372036854775808"),
-        ("train.reinforcement.temperature", 0, "must be greater than 0, got 0"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),
-        ("train.state_labels.bottom", 1, "no such key; there are top, elements"),
         ("train.pair_layer", 99, "must be at most model.layers"),
-        ("train.label_only.values", [3, -3], "low 3 is above high -3"),
         ("train.label_only.fraction", 1, "must be less than 1, got 1"),
         (
             "train",
@@ -133,11 +99,6 @@ from tests.config.quick import QUICK, VALUES, changed
         ),
         ("train.order_seed", 3, "needs order random, got mixture"),
         ("train.subset", {"fraction": 0.0}, "fraction: must be greater than 0, got 0.0"),
-        (
-            "train.subset",
-            {"templates": ["equal"]},
-            "templates.0: no template 'equal'; did you mean 'equality'?",
-        ),
         ("train.subset", {"templates": ["trace"]}, "templates: trace has no train programs; remove it"),
         (
             "train",
@@ -149,8 +110,6 @@ from tests.config.quick import QUICK, VALUES, changed
             {"steps": 2, "state_weight": 1, "order": "solving", "label_only": {"fraction": 0.1}},
             "order: solving needs label_only.fraction 0; such programs have no template",
         ),
-        ("model.activation", "relu", "must be 'gelu' or 'relu2', got 'relu'"),
-        ("evaluate.grid", {"low": 1, "high": 0}, "low 1 is above high 0"),
         ("name", "../up", "must match pattern '^[A-Za-z0-9][A-Za-z0-9_-]*$', got '../up'"),
     ],
 )
@@ -161,6 +120,12 @@ def test_invalid_values(path, value, problem):
     assert text.startswith(f"x.yaml: {path}")
     assert problem in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("path", ["../../up", "/tmp", "~/a", "s3://b"])
+def test_files_of_deepspeed_are_below_the_working_directory(path):
+    with pytest.raises(InputError, match=r"csv_monitor\.paths: must be a path below the working directory"):
+        parse_config(changed("train.deepspeed.csv_monitor", {"paths": ["a", path]}), "x.yaml")
 
 
 def test_recipes_are_defaults():
@@ -228,14 +193,8 @@ def test_fields_are_changed_in_a_call(tmp_path):
         ("=3", "--set =3: must be FIELD=VALUE"),
         ("train.steps=[", "--set train.steps=[: the value is not valid YAML"),
         ("train.steps=2026-99-99", "--set train.steps=2026-99-99: not readable (month must be in 1..12)"),
-        ("train.steps=!!int x", "--set train.steps=!!int x: not readable (invalid literal for int()"),
-        ("train.steps=!!float x", "--set train.steps=!!float x: not readable (could not convert string"),
-        ("train.steps=!!timestamp x", "--set train.steps=!!timestamp x: not readable ("),
         ("train.steps=" + "[" * 50_000, "--set train.steps=[[[["),
-        ("train.steps=" + "9" * 99, "train.steps: must have at most 64 bits, got 99999"),
         ("train.step=3", "train.step: no such key; did you mean 'steps'?"),
-        ("train.steps=many", "train.steps: must be a valid integer, got 'many'"),
-        ("train=3", "train: must be a mapping"),
     ],
 )
 def test_a_wrong_change_is_one_line(given, message):

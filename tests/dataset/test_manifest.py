@@ -25,12 +25,6 @@ def test_manifest_describes_the_dataset(dataset):
     assert len(manifest.files) == len(list_shards(CONFIG))
 
 
-def test_a_missing_shard_is_an_error(copy):
-    (copy / "data/train/random-0000.parquet").unlink()
-    with pytest.raises(InputError, match=r"data/train/random-0000\.parquet: no such file"):
-        write_manifest(CONFIG, copy)
-
-
 def test_a_program_in_the_wrong_split_is_refused(copy):
     sampler = Sampler(CONFIG.dataset, 1, "random", "train", 0)
     drawn = sampler.sample(CONFIG.dataset.test)
@@ -43,8 +37,6 @@ def test_a_program_in_the_wrong_split_is_refused(copy):
 def test_a_misplaced_shard_is_rejected(copy):
     path = copy / "data/train/random-0000.parquet"
     path.write_bytes((copy / "data/train/equality-0000.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"damaged or changed since"):
-        read_split(copy, "train")
     with pytest.raises(InputError, match=r"sampled with another template \(equality, .*; delete it"):
         write_manifest(CONFIG, copy)
 
@@ -63,26 +55,15 @@ def _edit_metadata(table, **changes):
     ("damage", "message"),
     [
         (lambda t: t.replace_schema_metadata({b"cadmus": b"{"}), "not readable"),
-        (lambda t: t.replace_schema_metadata(), "not readable"),
         (lambda t: t.drop_columns("x"), "other columns"),
         (lambda t: _edit_metadata(t, shard=1), "another number"),
         (lambda t: _edit_metadata(t, isa_digest="0" * 16), "another instruction set"),
         (lambda t: _edit_metadata(t, config_digest="0" * 16), "another seed or section dataset"),
         (lambda t: t.slice(1), "another number of programs"),
-        (lambda t: _edit_metadata(t, counts={"kept": 1e300}), r"counts\.kept: must be a valid integer"),
-        (
-            lambda t: _edit_metadata(t, counts={"kept": -1}),
-            r"counts\.kept: must be greater than or equal to 0",
-        ),
+        (lambda t: _edit_metadata(t, counts={"kept": -1}), r"counts\.kept: must be greater than or"),
         (lambda t: _edit_metadata(t, counts={"kept": 60}), "counts: must be of duplicates, duplicates_kept"),
-        (lambda t: _edit_metadata(t, counts=None), "counts: must be a mapping"),
         (lambda t: _edit_metadata(t, ood={"mine": 1}), r"another list of OOD rules \(\['mine'\]"),
         (lambda t: _with_column(t, "x", [None, *t["x"].to_pylist()[1:]]), "x: must be null in 0 rows"),
-        (lambda t: _with_column(t, "y", [None] * len(t)), "y: must be null in 0 rows"),
-        (
-            lambda t: _with_column(t, "template", ["random"] * len(t)),
-            "template: must be equality in all rows",
-        ),
         (lambda t: _with_column(t, "split", ["train"] * len(t)), "split: must be test in all rows"),
         (lambda t: _with_column(t, "number", [1, 0, *range(2, len(t))]), "2 programs have other numbers"),
         (lambda t: _with_column(t, "program", ["34+8="] * len(t)), "are not true"),
@@ -104,10 +85,8 @@ def test_a_wrong_shard_is_one_line_with_its_name(copy, damage, message):
         ("program", "34.7=", r"program: row 3 has a character that is not an instruction"),
         ("program", "é", r"program: row 3 has a character that is not an instruction"),
         ("program", "1" * 251, r"program: row 3 has more than 250 instructions"),
-        ("program", "", r"program: row 3 has no prompt"),
         ("prompt_length", 0, r"program: row 3 has no prompt"),
         ("prompt_length", 255, r"program: row 3 has no prompt"),
-        ("x", None, r"not readable \(x: must be null in 0 rows"),
         ("template", "random", r"not readable \(template: must be equality in all rows"),
     ],
 )

@@ -75,14 +75,6 @@ def test_ood_programs_are_distinct_and_not_in_train_or_validation(dataset):
     assert len(set(texts[OOD])) > 0.9 * len(texts[OOD])
 
 
-def test_only_templates_with_matches_have_ood_programs(dataset):
-    counts = {shard.template: shard.rows for shard in list_shards(CONFIG) if shard.split == OOD}
-    assert set(counts.values()) == {60}
-    rows = pl.read_parquet(dataset / "data" / OOD / "*.parquet").group_by("template").len()
-    valued = ["basic_math", "equality", "less_greater", "subroutines"]
-    assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 60)
-
-
 def test_excluded_programs_are_counted(dataset):
     manifest = read_manifest_as(Described, dataset)
     assert list(manifest.ood) == list(RULES)
@@ -219,23 +211,17 @@ def test_the_manifest_describes_an_empty_split(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (
-            {},
-            "dataset.ood.rule: a rule has exactly one of values, length, prompt_length, contains and "
-            "functions",
-        ),
+        ({}, "dataset.ood.rule: a rule has exactly one of values, length, prompt_length, contains and"),
         (
             {"values": [7], "templates": ["equality", "apply_labels"]},
             "rule.templates: apply_labels does not compare numbers; use basic_math, equality, le",
         ),
         ({"length": [1, 2], "values": [3]}, "dataset.ood.rule: a rule has exactly one of"),
-        ({"length": [3, 2]}, "dataset.ood.rule.length: low 3 is above high 2"),
         ({"values": [[1, 2, 3]]}, "must be integers or intervals [low, high], got [1, 2, 3]"),
         ({"values": ["seven"]}, "must be integers or intervals [low, high], got 'seven'"),
         ({"values": [[2, 1]]}, "low 2 is above high 1"),
         ({"contains": ["*."]}, "must be instructions (see `cadmus isa`), got '*.'"),
         ({"contains": [""]}, "must be instructions (see `cadmus isa`), got ''"),
-        ({"length": [1, 2], "templates": ["sums"]}, "no template 'sums'; there are basic_math"),
         ({"length": [1, 2], "compared": "both"}, "compared: needs values"),
         ({"lenght": [1, 2]}, "dataset.ood.rule.lenght: no such key; did you mean 'length'?"),
     ],

@@ -11,7 +11,6 @@ from cadmus.config import Dataset
 from cadmus.dataset.shards import list_shards, write_shard
 from cadmus.errors import InputError
 from cadmus.pipeline import sample
-from cadmus.vm import reference
 from tests.dataset.conftest import CONFIG
 
 
@@ -37,7 +36,6 @@ def test_polars_reads_the_columns(dataset):
     assert table["x"].null_count() == 0
     sequences = pl.read_parquet(dataset / "data/train/basic_sequences-0000.parquet")
     assert sequences["x"].null_count() == len(sequences)
-    assert all(reference.run(program).true for program in table["program"])
 
 
 def test_metadata_describes_the_shard(dataset):

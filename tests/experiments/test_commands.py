@@ -82,31 +82,40 @@ def refusal(place: Path, command: str, output: Path, **replaced: object) -> str:
     return refused("evaluate", command, **options_of(place, command, output, **replaced))
 
 
+INDUCTION = ["ceiling", "voted", "greedy", "prior", "total variation", "ideal variation"]
+
+
 @pytest.mark.parametrize(
-    ("command", "rows"),
+    ("command", "rows", "findings", "columns"),
     [
         # Policies (some are absent) and programs of equality and two comparisons.
         # Two equalities are not asked, because their second expressions look like copies.
-        ("completions", 9 * 28 + 2 * 7 * 30),
-        ("loss", 2 * 30),
-        ("pass_at_k", 2 * (28 + 2 * 30)),
-        ("induction", 3 * 6),
+        ("completions", 9 * 28 + 2 * 7 * 30, 3, ["Tested", "Solved", "Best possible", "Best baseline"]),
+        ("loss", 2 * 30, 3, ["Programs", "Tokens", "Loss", "Best possible"]),
+        ("pass_at_k", 2 * (28 + 2 * 30), 3, ["model", "training completion"]),
+        ("induction", 3 * 6, 3, INDUCTION),
         # Snapshots, questions, metrics.
-        ("curve", 2 * 3 * 4),
-        ("grid", 9 + 8),
-        ("probe", 2 * 2 * 11),
-        ("interchange", 7 * 2 * 3),
+        ("curve", 2 * 3 * 4, 3, ["step 1", "step 2"]),
+        ("grid", 9 + 8, 6, ["Programs", "Accuracy", "Best baseline"]),
+        ("probe", 2 * 2 * 11, 2, ["x", "x control", "y", "y control"]),
+        ("interchange", 7 * 2 * 3, 7, [*METHODS, "layer", "programs"]),
         # Variables; edges to the inputs of two heads, to the MLP and to the output.
-        ("circuit", 2 * (6 * 1 + 3 + 4)),
+        ("circuit", 2 * (6 * 1 + 3 + 4), 2, ["r of attributed", "r of integrated", "edges", *EDGE_SCORES]),
         # Templates, policies, holes; questions, of which none is solved.
-        ("infilling", 2 * 2 * 4),
-        ("unmasking", 3),
+        ("infilling", 2 * 2 * 4, 2, ["1", "2", "4", "8"]),
+        ("unmasking", 3, 3, ["data flow, unsolved", "left, unsolved"]),
     ],
 )
-def test_experiments_write_results_and_provenance(place, tmp_path, command: str, rows: int) -> None:
+def test_experiments_write_results_and_print_findings(
+    place, tmp_path, command: str, rows: int, findings: int, columns: list[str]
+) -> None:
     outputs = [tmp_path / f"{name}.parquet" for name in "ab"]
-    for output in outputs:
-        evaluate(place, command, output)
+    told, _ = (evaluate(place, command, output).stdout for output in outputs)
+    _, table = told.split("\n\n")
+    header, *lines = table.splitlines()
+    assert header.split()[1:] == [word for name in columns for word in name.split()]
+    assert len(lines) == findings
+    assert max(map(len, told.splitlines())) <= 100
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
     assert pl.read_parquet(outputs[0]).height == rows
     metadata = pl.read_parquet_metadata(outputs[0])
@@ -154,35 +163,6 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     for named, message in cases.items():
         assert named in message
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("command", "rows", "columns"),
-    [
-        ("completions", 3, ["Tested", "Solved", "Best possible", "Best baseline"]),
-        ("loss", 3, ["Programs", "Tokens", "Loss", "Best possible"]),
-        ("pass_at_k", 3, ["model", "training completion"]),
-        ("induction", 3, ["ceiling", "voted", "greedy", "prior", "total variation", "ideal variation"]),
-        ("interchange", 7, [*METHODS, "layer", "programs"]),
-        (
-            "circuit",
-            2,
-            ["r of attributed", "r of integrated", "edges", *EDGE_SCORES],
-        ),
-        ("probe", 2, ["x", "x control", "y", "y control"]),
-        ("curve", 3, ["step 1", "step 2"]),
-        ("grid", 6, ["Programs", "Accuracy", "Best baseline"]),
-        ("infilling", 2, ["1", "2", "4", "8"]),
-        ("unmasking", 3, ["data flow, unsolved", "left, unsolved"]),
-    ],
-)
-def test_findings_are_printed_as_a_table(place, tmp_path, command, rows, columns) -> None:
-    told = evaluate(place, command, tmp_path / "a.parquet").stdout
-    _, table = told.split("\n\n")
-    header, *lines = table.splitlines()
-    assert header.split()[1:] == [word for name in columns for word in name.split()]
-    assert len(lines) == rows
-    assert max(map(len, told.splitlines())) <= 100
 
 
 @pytest.fixture(scope="module")
@@ -259,12 +239,10 @@ def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_p
     run = config.parse_config(values, "of the model")
     output = tmp_path / "a.parquet"
     snapshot = step_path(place / "snapshots", 1)
-    assert invoke("evaluate", "interchange", model=snapshot, output=output).exit_code == 0
-    directions = pl.read_parquet(output).filter(pl.col("method") != "state")["directions"]
-    assert set(directions) == {run.evaluate.interchange.directions}
+    assert invoke("evaluate", "circuit", model=snapshot, output=output).exit_code == 0
     metadata = pl.read_parquet_metadata(output)
     assert metadata["config_digest"] == config.digest(run.model_dump())
-    message = refused("evaluate", "interchange", model=place / "model", output=output)
+    message = refused("evaluate", "circuit", model=place / "model", output=output)
     assert "meta.json: config: missing; give the config of the training" in message
 
 

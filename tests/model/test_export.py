@@ -42,8 +42,6 @@ def test_the_tokenizer_has_our_token_ids(exported):
     assert tokenizer(text)["input_ids"] == list(range(isa.VOCABULARY_SIZE))
     assert tokenizer.decode(range(isa.VOCABULARY_SIZE)) == text
     assert tokenizer.eos_token_id == isa.END_ID
-    with pytest.raises(Exception, match="Missing"):
-        tokenizer("1 2")
 
 
 def test_an_export_loads_with_the_same_weights(exported):
@@ -118,11 +116,8 @@ def _edit_weights(directory, change):
         (lambda d: _edit_config(d, intermediate_size=47), "has shape"),
         (lambda d: _edit_config(d, isa_digest=None), "isa_digest: must be .*, got None"),
         (lambda d: _edit_config(d, use_parallel_residual=True), "_residual: must be false, got true"),
-        (lambda d: _edit_config(d, model_type="llama"), 'model_type: must be "gpt_neox", got "llama"'),
         (lambda d: _edit_config(d, num_attention_heads=7), "num_attention_heads, .*: not the sizes of"),
-        (lambda d: _edit_config(d, hidden_act="silu"), "hidden_act: not the sizes of a Cadmus model"),
         (lambda d: _edit_config(d, tie_word_embeddings=True), "unexpected tensor"),
-        (lambda d: _edit_config(d, rotary_pct=0.25), "rotary_pct: must be 1.0, got 0.25"),
         (lambda d: _edit_config(d, rope_parameters={"rope_theta": 1}), "rope_parameters: must be"),
         (lambda d: (d / "generation_config.json").write_text('{"max_new_tokens": 0}'), "must be 1 to 250"),
     ],

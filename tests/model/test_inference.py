@@ -132,25 +132,6 @@ def test_the_representation_names_the_sizes():
     )
 
 
-def test_choose_gets_the_logits_of_its_rows():
-    model = Cadmus(random_model(), batch_size=7)
-    prompts = random_programs(30, 1, 12)
-    wanted = np.random.default_rng(3).integers(1, isa.VOCABULARY_SIZE, len(prompts))
-    asked = np.zeros(len(prompts), np.int64)
-
-    def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-        first = asked[rows] == 0
-        expected = model.next_logits(prompts.take(rows))
-        np.testing.assert_allclose(logits.numpy()[first], expected[first], atol=FLOAT_NOISE)
-        asked[rows] += 1
-        return np.where(asked[rows] <= 1 + rows % 4, wanted[rows], isa.END_ID)
-
-    completions, ended = model.complete(prompts, 20, choose)
-    assert ended.all()
-    expected = [isa.INSTRUCTIONS[token].symbol * (1 + row % 4) for row, token in enumerate(wanted)]
-    assert completions.to_strings() == expected
-
-
 def test_log_probabilities_match_greedy_completions(monkeypatch):
     monkeypatch.setitem(inference.PROMPT_TOKENS, "cpu", 40)
     made = ending_model()

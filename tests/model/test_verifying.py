@@ -33,13 +33,8 @@ def is_verified(prompt: str, completion: str, ended: bool = True) -> bool:
         # A constant in one way or another.
         ("0", "1|"),
         ("350", "1|||"),
-        ("0", "0&!"),
-        ("0", "0*1+"),
-        ("350", "**!"),
         ("0", "E="),
-        ("0", "E-!"),
         ("90", "0*!"),
-        ("30", "E|!1|"),
         # Extremes.
         ("350", "1xxx"),
         ("30", "+tt*t*<"),

@@ -26,7 +26,6 @@ COMMANDS = {
         "--version": f"{NAME} {VERSION}",
         "isa": "ends the program",
         "run 34+7=": "1\ntrue",
-        "run --trace 34+7=": "true",
         "run -": "true\nfalse",
     },
     "sample": {

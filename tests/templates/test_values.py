@@ -69,17 +69,6 @@ def test_the_alias_table_has_the_requested_probabilities(shares):
     assert keep.min() >= 0
 
 
-def test_uniform_fraction_flattens_the_values():
-    def draw(share):
-        dataset = Dataset.model_validate({"values": {"uniform_fraction": share}})
-        values = Draw(np.random.default_rng(1), dataset).values(20_000, ExpressionTemplate())
-        return np.bincount(values + 20, minlength=41)
-
-    assert draw(1.0).min() > 300
-    assert draw(0.0).min() < 100
-    assert draw(0.0).max() > 1_000
-
-
 def test_a_range_without_expressions_is_an_error():
     dataset = Dataset.model_validate({"values": {"low": 800, "high": 900}})
     with pytest.raises(InputError, match=r"dataset\.values: no expression of 5 .*-81 to 729"):

@@ -10,6 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from cadmus.config import parse_config
+from cadmus.errors import RankLocalError
+from cadmus.train.loop import memory_errors
 from tests.train import worker
 from tests.train.runs import losses, run_config, train
 
@@ -83,23 +86,14 @@ def _train_in_eight_gigabytes(directory: Path, data_digest: str) -> None:
     ],
     ids=["cpu", "cuda", "numpy"],
 )
-def test_too_large_a_batch_ends_the_run(tmp_path, error):
-    broken = functools.partial(_train_without_memory, error)
-    assert error_of(tmp_path, run_config(micro_batch_size=8), broken) == (
+def test_errors_of_allocators_name_the_sizes(error):
+    run = parse_config(run_config(micro_batch_size=8), "test")
+    with pytest.raises(RankLocalError) as caught, memory_errors(run, ranks=1):
+        raise error
+    assert str(caught.value) == (
         "too little memory; set a train.micro_batch_size below 8, "
         "or a smaller model than layers 2, width 32, heads 2, mlp 64"
     )
-
-
-def _train_without_memory(error: Exception, directory: Path, data_digest: str) -> None:
-    """As worker.train, with an error of an allocator in the first step."""
-    from cadmus.train.objectives import objective
-
-    def cross_entropy(*arguments, **options):
-        raise error
-
-    objective.F = SimpleNamespace(cross_entropy=cross_entropy)
-    worker.train(directory, data_digest)
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):

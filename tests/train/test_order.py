@@ -53,13 +53,6 @@ def test_each_epoch_is_another_permutation():
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
-def test_a_batch_depends_only_on_seed_and_step():
-    onward = [programs_of(step, 1, 10, 25) for step in range(5)]
-    back = [programs_of(step, 1, 10, 25) for step in reversed(range(5))]
-    assert all(map(np.array_equal, onward, reversed(back)))
-    assert not np.array_equal(programs_of(0, 2, 10, 25), onward[0])
-
-
 def test_a_mixture_is_endless_epochs():
     assert programs_of(1, 5, 300, 6).tolist() == [46, 197, 49, 220, 95, 237], "the order of published models"
     np.testing.assert_array_equal(curriculum("mixture").draw(12, 32), programs_of(12, 5, 300, 32))
@@ -148,10 +141,10 @@ def test_a_program_is_solved_if_each_token_of_its_completion_is_the_likeliest():
 
 def test_each_order_trains_another_model(tmp_path):
     final = set()
-    for name in ("mixture", "staged", "random", "level"):
+    for name in ("mixture", "staged", "level"):
         assert train(tmp_path / name, values_of(name)) == 0
         final.add(losses(tmp_path / name)[-1])
-    assert len(final) == 4
+    assert len(final) == 3
 
 
 def test_solving_needs_the_next_token():
@@ -164,13 +157,12 @@ SOLVING = values_of("solving", batch_size=4, snapshots=2)
 """So small that a step lacks a template: its rate stays, while that of the others falls."""
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_run_in_the_order_of_solving_resumes_to_the_same_losses(tmp_path, ranks, monkeypatch):
+def test_a_run_in_the_order_of_solving_resumes_to_the_same_losses(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "train_rank", _train_by_the_last_step)
-    assert train_ranks(tmp_path / "whole", SOLVING, ranks) == 0
+    assert train_ranks(tmp_path / "whole", SOLVING, 2) == 0
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     go_back(tmp_path / "parts", 5)
-    assert train_ranks(tmp_path / "parts", SOLVING, ranks) == 0
+    assert train_ranks(tmp_path / "parts", SOLVING, 2) == 0
     before = metrics(tmp_path / "whole")[:3]
     assert any(step["rates"][name] is None for step in before for name in COUNTS)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")

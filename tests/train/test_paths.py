@@ -35,14 +35,6 @@ def make(directory: Path, file: str = "meta.json") -> None:
     (directory / file).write_text(str(directory))
 
 
-def test_partial_paths_are_beside_the_final_ones():
-    paths = RunPaths(Path("ck"), Path("model"), Path("run/metrics.jsonl"), Path("run/snapshots"))
-    assert paths.partial() == RunPaths(
-        Path("ck"), Path("model"), Path("run/metrics.partial.jsonl"), Path("run/snapshots.partial")
-    )
-    assert RunPaths(Path("ck"), Path("model"), Path("m")).partial().snapshots is None
-
-
 def test_publishing_seals_the_metrics_and_removes_the_checkpoints(paths):
     paths.metrics.write_text("of an earlier run")
     make(paths.snapshots / "step-00000001")

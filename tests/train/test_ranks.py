@@ -114,20 +114,12 @@ def test_gpus_that_torch_cannot_use_are_reported(monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        (
-            {"MASTER_PORT": "x"},
-            "MASTER_PORT: must be a whole number from 1 to 65535, got 'x'; a launcher sets it",
-        ),
         ({"MASTER_PORT": "70000"}, "MASTER_PORT: must be a whole number from 1 to 65535, got '70000'"),
-        ({"RANK": "abc", "WORLD_SIZE": "1"}, "RANK: must be a whole number from 0 to 1000000, got 'abc'"),
-        ({"RANK": "-1"}, "RANK: must be a whole number"),
         ({"RANK": "٣"}, "RANK: must be a whole number"),
         ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE: must be a whole number from 1 to 1000000, got '0'"),
         ({"RANK": "1"}, "RANK: must be below WORLD_SIZE 1, got 1; a launcher sets it; unset it"),
-        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK: must be below WORLD_SIZE 4, got 4"),
         ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "LOCAL_RANK: must be below LOCAL_WORLD_SIZE 2, got 2"),
         ({"LOCAL_RANK": "9" * 5_000}, "LOCAL_RANK: must be a whole number"),
-        ({"SLURM_STEP_NUM_NODES": "two"}, "SLURM_STEP_NUM_NODES: must be a whole number"),
         ({"SLURM_STEP_NUM_NODES": "2"}, "SLURM_JOB_ID: is missing, but SLURM_STEP_NUM_NODES is set"),
     ],
 )

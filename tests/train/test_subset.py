@@ -72,9 +72,3 @@ def test_every_reader_of_a_training_gets_the_subset(tmp_path, monkeypatch):
 def test_without_a_subset_nothing_is_read_in_another_way():
     whole = partial(read, "data", "train")
     assert subset_of(whole, tiny()) is whole
-
-
-def test_a_template_without_programs_gives_one_line():
-    config = tiny(train={"steps": 2, "subset": {"fraction": 1e-9}})
-    with pytest.raises(InputError, match=r"^train.subset: leaves no program of basic_math; raise fraction, "):
-        list(subset_of(partial(read, "data", "train"), config)(None))

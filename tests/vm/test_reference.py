@@ -42,13 +42,3 @@ def test_trace_is_bounded(program: str) -> None:
     steps = reference.trace(program, calls=True)
     assert sum(step.depth > 0 for step in steps) <= isa.CALL_BUDGET
     assert max((step.depth for step in steps), default=0) <= isa.MAX_CALL_DEPTH
-
-
-def test_trace_shows_the_stack_after_each_instruction() -> None:
-    assert [(step.symbol, [show(value) for value in step.stack]) for step in reference.trace("34+_+.5")] == [
-        ("3", ["3"]),
-        ("4", ["3", "4"]),
-        ("+", ["7"]),
-        ("_", []),
-        ("+", ["NAN"]),
-    ]

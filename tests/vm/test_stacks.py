@@ -1,47 +1,19 @@
 """The stack after every token."""
 
-import numpy as np
 import pytest
 
 from cadmus import sample, stacks
-from cadmus.config import TEMPLATES, Dataset, StateLabels
+from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
-from cadmus.programs import Programs
-from cadmus.train.labels import state_labels
 from cadmus.vm.reference import run, show
 from tests.model.models import random_programs
 
 
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        ("", []),
-        ("34+7=", [["3"], ["3", "4"], ["7"], ["7", "7"], ["1"]]),
-        ("u1b", [["[]"], ["[]", "1"], ["[1]"]]),
-        (r"\1+;2f", [[], [], [], [], ["2"], ["3"]]),
-        # The call precedes the definition, which counts as far as it is written.
-        (r"2f\1+;", [["2"], ["NAN"], ["2"], ["1"], ["3"], ["3"]]),
-        ("+", [["NAN"]]),
-    ],
-)
-def test_stacks_of_examples(program, expected):
-    assert stacks(program) == expected
-
-
 def test_a_stack_is_what_the_program_up_to_there_leaves():
     programs = [program for template in TEMPLATES for program in sample(template, 20, seed=3)]
-    for program in programs + random_programs(200, 1, 20).to_strings():
+    for program in ["", *programs, *random_programs(200, 1, 20).to_strings()]:
         ends = range(1, len(program) + 1)
         assert stacks(program) == [[*map(show, run(program[:end]).outputs)] for end in ends], program
-
-
-def test_the_top_agrees_with_the_labels_of_state_supervision():
-    programs = [program for template in TEMPLATES for program in sample(template, 20, seed=4)]
-    tops = [state[-1] if state else "NAN" for program in programs for state in stacks(program)]
-    labels = state_labels(Programs.from_strings(programs), StateLabels(), Dataset())[0][:, 0]
-    for top in set(tops):
-        of_top = np.unique(labels[np.array(tops) == top])
-        assert len(of_top) == 1, top
 
 
 def test_another_symbol_is_one_line():
