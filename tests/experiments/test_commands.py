@@ -101,7 +101,7 @@ INDUCTION = ["ceiling", "voted", "greedy", "prior", "total variation", "ideal va
         ("interchange", 7 * 2 * 3, 7, [*METHODS, "layer", "programs"]),
         # Variables; edges to the inputs of two heads, to the MLP and to the output.
         ("circuit", 2 * (6 * 1 + 3 + 4), 2, ["r of attributed", "r of integrated", "edges", *EDGE_SCORES]),
-        # Templates, policies, holes; questions, of which none is solved.
+        # Templates, policies, holes; questions, none of them solved.
         ("infilling", 2 * 2 * 4, 2, ["1", "2", "4", "8"]),
         ("unmasking", 3, 3, ["data flow, unsolved", "left, unsolved"]),
     ],

@@ -50,7 +50,7 @@ from tests.evaluate.samples import completions_of
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
     """Return ten programs of each pair, wrong on the diagonal as often as its values are large.
 
-    With ``empty``, there is no program of the first pair.
+    With ``empty``, the first pair lacks a program.
     """
     counts = {"less": -1, "equal": 0, "greater": 1}
     rows = []

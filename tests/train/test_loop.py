@@ -56,13 +56,13 @@ def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
 def test_a_run_ahead_of_its_device_has_the_same_losses(tmp_path):
     """As on a GPU, a step is launched before the losses of the last one are read, except at checkpoints."""
     values = run_config(checkpoint_every=4, snapshots=2, state_weight=1.0)
-    assert train(tmp_path / "behind", values) == 0
+    assert train(tmp_path / "usual", values) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker, "train", train_ahead)
         assert train(tmp_path / "ahead", values) == 0
-    assert losses(tmp_path / "ahead") == losses(tmp_path / "behind")
-    assert_same_model(tmp_path / "ahead", tmp_path / "behind")
-    for snapshot in find_snapshots(tmp_path / "behind/snapshots"):
+    assert losses(tmp_path / "ahead") == losses(tmp_path / "usual")
+    assert_same_model(tmp_path / "ahead", tmp_path / "usual")
+    for snapshot in find_snapshots(tmp_path / "usual/snapshots"):
         again = tmp_path / "ahead/snapshots" / snapshot.name
         assert (again / WEIGHTS).read_bytes() == (snapshot / WEIGHTS).read_bytes()
     # Launched and read, in their order; 1 and 10 are snapshots, 4 and 8 checkpoints.
