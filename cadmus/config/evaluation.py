@@ -114,6 +114,8 @@ class Grid(Range, Settings):
 class Probe(Settings):
     """Logistic regression probes for the two compared values."""
 
+    metrics: ClassVar = ("probed",)
+
     train_programs: ProgramCount = 20_000
     """programs to fit the probes"""
     validation_programs: ProgramCount = 2_000

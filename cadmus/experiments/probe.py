@@ -20,6 +20,7 @@ import polars as pl
 
 from cadmus.columns import COUNT, FRACTION, LAYER, NONNEGATIVE, POSITIVE, one_of
 from cadmus.config.evaluation import Probe
+from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import (
     ACCURACY,
@@ -186,6 +187,20 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, np.n
         first += len(held)
 
 
+def summary(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the accuracy in the final block at the token that ends the expression of each value."""
+    from cadmus.templates.expressions import HALF
+
+    end = pl.when(target="x").then(HALF).otherwise(2 * HALF)
+    ends = results.filter(pl.col("layer") == pl.col("layer").max(), pl.col("token") == end)
+    return pl.concat(
+        ends.select(
+            "programs", question="target", policy=pl.lit(policy), metric=pl.lit("probed"), accuracy=column
+        )
+        for policy, column in ((MODEL, "accuracy"), ("control", "control"))
+    )
+
+
 def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracy of the probes for both values by layer, where the comparator follows."""
     from cadmus.templates.expressions import HALF
@@ -213,6 +228,7 @@ EXPERIMENT = Experiment(
             pl.struct("target", "token").n_unique().over("layer") == 2 * TOKENS
         ),
     },
+    summary=summary,
     findings=findings,
     figures=(
         Figure(

@@ -21,16 +21,15 @@ _MEAN = ("mean", "low", "high")
 def draw(results: Results, compared: pl.DataFrame) -> Figure:
     """Draw the differences of the variants with their 95% intervals, hollow where they include 0, or means.
 
-    There is a panel per loss and per template, titled with the mean of the base. If one variant is compared,
-    all templates are rows of one panel.
+    There is a panel per loss and per template, titled with the mean of the base. If one variant is drawn, all
+    templates are rows of one panel.
     """
     # Differences need a run of the base, and the same programs in both.
     others = compared.drop_nulls("difference")
-    if has_means(results) or others.is_empty():
-        return _draw_variants(results, compared, compared, _MEAN)
-    if others["variant"].n_unique() == 1:
-        return _draw_templates(results, compared, others)
-    return _draw_variants(results, compared, others, _DIFFERENCE)
+    has_differences = not (has_means(results) or others.is_empty())
+    shown, names = (others, _DIFFERENCE) if has_differences else (compared, _MEAN)
+    draw_panels = _draw_templates if shown["variant"].n_unique() == 1 else _draw_variants
+    return draw_panels(results, compared, shown, names)
 
 
 def has_means(results: Results) -> bool:
@@ -69,9 +68,16 @@ def _draw_variants(
     return figure
 
 
-def _draw_templates(results: Results, compared: pl.DataFrame, shown: pl.DataFrame) -> Figure:
+def _draw_templates(
+    results: Results, compared: pl.DataFrame, shown: pl.DataFrame, names: Sequence[str]
+) -> Figure:
     """Draw a panel with a row per loss, and one with a row per template."""
-    parts = [(_losses(shown), "metric", "nats"), (_accuracies(shown), "template", "percentage points")]
+    variant = shown["variant"][0].replace("_", " ")
+    title, of_accuracies = f"{variant}: mean at the left", "%"
+    if names is _DIFFERENCE:
+        title = f"{variant}: difference to {results.base}, whose mean is at the left"
+        of_accuracies = "percentage points"
+    parts = [(_losses(shown), "metric", "nats"), (_accuracies(shown), "template", of_accuracies)]
     parts = [(part, key, unit) for part, key, unit in parts if len(part)]
     heights = [part[key].n_unique() for part, key, _ in parts]
     figure = Figure(figsize=(style.PAGE, 0.5 + 0.45 * len(parts) + 0.2 * sum(heights)))
@@ -80,13 +86,12 @@ def _draw_templates(results: Results, compared: pl.DataFrame, shown: pl.DataFram
     for axes, (part, key, unit) in zip(panels, parts, strict=True):
         rows = part.partition_by(key, maintain_order=True)
         keys = [row[key][0] for row in rows]
-        _draw_points(axes, part, key, keys, _DIFFERENCE, looks)
+        _draw_points(axes, part, key, keys, names, looks)
         base = compared.filter(variant=results.base)
         labels = [f"{_name(name)}, {_means(base, row)}" for name, row in zip(keys, rows, strict=True)]
         axes.set_yticks(range(len(rows)), labels[::-1])
         axes.set_xlabel(unit, fontsize=8)
-    variant = shown["variant"][0].replace("_", " ")
-    panels[0].set_title(f"{variant}: difference to {results.base}, whose mean is at the left", fontsize=8)
+    panels[0].set_title(title, fontsize=8)
     if len(looks) > 1:
         style.legend(figure, panels, ncols=len(looks))
     return figure

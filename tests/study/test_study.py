@@ -262,9 +262,12 @@ def test_the_figure_has_the_differences_to_the_base(collected):
     # One seed has no pairs, so its means are drawn.
     one = study._replace(rows=study.rows.filter(seed=study.rows["seed"][0]))
     assert len(draw(one, compare(one)).axes[1].lines[0].get_xdata()) == len(variants)
-    # Alone, the base has its mean.
+    # Alone, the base has its means, of all templates in one panel.
     alone = study._replace(rows=study.rows.filter(variant="base"))
-    assert draw(alone, compare(alone)).axes[1].lines[0].get_xdata() == pytest.approx([55])
+    losses, accuracies = draw(alone, compare(alone)).axes
+    assert losses.get_title() == "base: mean at the left"
+    assert [label.get_text() for label in accuracies.get_yticklabels()][-1] == "equality, 55.0%"
+    assert accuracies.lines[0].get_xydata()[0] == pytest.approx([55, 4])
 
 
 @pytest.mark.parametrize(
@@ -275,6 +278,7 @@ def test_the_figure_has_the_differences_to_the_base(collected):
         ("pass_at_k", samples.samples),
         ("induction", samples.induction),
         ("grid", samples.grid),
+        ("probe", samples.probes),
     ],
 )
 def test_the_settings_of_an_experiment_name_the_metrics_of_its_summary(name, measured):
