@@ -340,8 +340,6 @@ class Train(Section):
             raise ValueError(f"order_seed: needs order random, got {self.order}")
         if self.subset != Subset() and self.order != "mixture":
             raise ValueError(f"subset: needs order mixture, got {self.order}")
-        if self.order == "solving" and self.label_only.fraction:
-            raise ValueError("order: solving needs label_only.fraction 0; such programs have no template")
 
     def _check_muon(self) -> None:
         if self.matrix_learning_rate is None:

@@ -20,7 +20,6 @@ import polars as pl
 
 from cadmus.columns import COUNT, FRACTION, LAYER, NONNEGATIVE, POSITIVE, one_of
 from cadmus.config.evaluation import Probe
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import (
     ACCURACY,
@@ -189,6 +188,7 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, np.n
 
 def summary(results: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracy in the final block at the token that ends the expression of each value."""
+    from cadmus.evaluate.grading import MODEL
     from cadmus.templates.expressions import HALF
 
     end = pl.when(target="x").then(HALF).otherwise(2 * HALF)

@@ -56,8 +56,6 @@ class PackedBatch:
     """States to exchange, of all rows in a row."""
     weights: Tensor | None = None
     """float32, shape (R, L), for masked diffusion, of each target."""
-    templates: Tensor | None = None
-    """int64, shape (n,), for the order ``solving``, of the program in each segment."""
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
@@ -91,8 +89,6 @@ class Supervision(NamedTuple):
     """In instructions."""
     noise: Noise | None = None
     """Of masked diffusion, instead of the next token."""
-    templates: np.ndarray | None = None
-    """int64, shape (n,), of each program."""
 
 
 NEXT_TOKEN_ALONE = Supervision()
@@ -145,7 +141,6 @@ class Loader:
         """Return the batch of a step, counted from 0."""
         train, label_only_count = self._train, self._label_only
         batch = self._curriculum.draw(step, train.batch_size - label_only_count)
-        templates = self._curriculum.templates(batch) if train.order == "solving" else None
         programs = self._programs.take(batch)
         # uint8 on the disk; differences of them would wrap around.
         prompt_lengths = self._prompt_lengths[batch].astype(np.int64)
@@ -177,7 +172,6 @@ class Loader:
                     Supervision(
                         learned=rows < len(batch),
                         noise=noise and noise.take(rows),
-                        templates=None if templates is None else templates[rows],
                     ),
                     (step, number),
                 )
@@ -307,7 +301,7 @@ def pack_batch(
 
     ``prompt_lengths`` are integers of shape (n,).
     """
-    labels, numbers, learned, exchange, noise, templates = supervision
+    labels, numbers, learned, exchange, noise = supervision
     lengths = programs.lengths
     rows, columns, row_count = pack(lengths, row_length)
     # Of each token: the program, its position in it, and its place in the rows.
@@ -346,7 +340,6 @@ def pack_batch(
         numbers=None if numbers is None else arrange(np.nan, numbers),
         exchange=exchange,
         weights=None if weights is None else arrange(0, weights),
-        templates=None if templates is None else torch.from_numpy(templates),
     )
 
 

@@ -56,7 +56,7 @@ def train(
     All ranks call this together.  Losses depend only on the config, the programs and the number of ranks,
     however often the run is interrupted.
 
-    ``read`` is called once per node, and on each rank with ``train.reinforcement``. ``data_digest``
+    ``read`` is called once per node, and on each rank by objectives that sample completions. ``data_digest``
     identifies the dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the
     user, from the first rank. ``held_out`` returns programs of the validation split, on which snapshots are
     measured.

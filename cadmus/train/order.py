@@ -21,8 +21,8 @@ SMALLEST = 0.01
 """Added to the weight of each template, so that none is left out."""
 START = [0.5] * len(TEMPLATES) * 3
 """Rates of solving before the first step."""
-_DECAY = 0.95
-"""Weight of the earlier steps in a running mean."""
+_DECAY = 0.5
+"""Weight of the earlier measurements in a running mean."""
 _CHUNK = 100_000
 """Programs whose difficulty is computed at once."""
 
@@ -47,17 +47,21 @@ def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
 class Rates:
     """Running means of the rates at which the model solves each template, after ``step`` steps.
 
+    :mod:`cadmus.train.objectives.solving` measures them.
+
     A batch is prepared before one step, on a GPU two, are finished; so ``history`` goes back by two.
     """
 
     def __init__(self) -> None:
         self.history, self.step = START, 0
 
-    def advance(self, rates: dict[str, float | None]) -> None:
-        """Add the rates of the next step, None for templates without programs in it."""
-        last = zip(self.history[-len(rates) :], rates.values(), strict=True)
-        means = [mean if rate is None else _DECAY * mean + (1 - _DECAY) * rate for mean, rate in last]
-        self.history, self.step = self.history[len(rates) :] + means, self.step + 1
+    def advance(self, rates: dict[str, float | None] | None) -> None:
+        """Add those of the next step, None if it measures none; a template without programs has None."""
+        means = self.history[-len(TEMPLATES) :]
+        if rates is not None:
+            last = zip(means, rates.values(), strict=True)
+            means = [mean if rate is None else _DECAY * mean + (1 - _DECAY) * rate for mean, rate in last]
+        self.history, self.step = self.history[len(TEMPLATES) :] + means, self.step + 1
 
     def known(self, step: int) -> np.ndarray:
         """Return the rates on which the batch of a step depends: those after all but the last two before."""
@@ -100,10 +104,6 @@ class Curriculum:
             return np.where(self._counts > 0, rates * (1 - rates) + SMALLEST, 0)
         joined = self._stages[: 1 + int(len(self._stages) * step / (STAGED * self._train.steps))]
         return np.where(np.isin(np.arange(len(self._counts)), joined), self._counts, 0)
-
-    def templates(self, programs: np.ndarray) -> np.ndarray:
-        """Return the index in ``TEMPLATES`` of each program, unless the groups are levels: int64."""
-        return np.searchsorted(np.cumsum(self._counts), programs, "right")
 
 
 def levels_of(training_set: Samples, counts: np.ndarray) -> np.ndarray:

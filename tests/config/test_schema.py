@@ -105,11 +105,6 @@ from tests.config.quick import QUICK, VALUES, changed
             {"steps": 2, "order": "staged", "subset": {"seed": 1}},
             "subset: needs order mixture, got staged",
         ),
-        (
-            "train",
-            {"steps": 2, "state_weight": 1, "order": "solving", "label_only": {"fraction": 0.1}},
-            "order: solving needs label_only.fraction 0; such programs have no template",
-        ),
         ("name", "../up", "must match pattern '^[A-Za-z0-9][A-Za-z0-9_-]*$', got '../up'"),
     ],
 )

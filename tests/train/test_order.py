@@ -5,24 +5,21 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 
 from cadmus import config
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
-from cadmus.isa import VOCABULARY_SIZE
 from cadmus.programs import Programs, Samples
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, complete_algorithm
 from cadmus.templates.draw import Draw
-from cadmus.train import order
-from cadmus.train.batches import Batch, Supervision, pack_batch
-from cadmus.train.objectives.objective import Outputs, Setting
+from cadmus.train.batches import Batch
+from cadmus.train.objectives.objective import Setting
 from cadmus.train.objectives.solving import Solving
 from cadmus.train.order import LEVELS, SMALLEST, Curriculum, Rates, levels_of, programs_of
 from cadmus.train.ranks import ALONE
 from tests.model.models import random_programs
 from tests.train import worker
-from tests.train.runs import assert_same_model, go_back, losses, metrics, run_config, train, train_ranks
+from tests.train.runs import assert_same_model, go_back, losses, run_config, train, train_ranks
 from tests.train.test_loop import train_ahead
 
 COUNTS = {"equality": 40, "random": 60, "complete_algorithm": 200}
@@ -112,31 +109,57 @@ def test_templates_that_are_solved_half_of_the_time_are_drawn_most():
     solved: dict[str, float | None] = dict.fromkeys(TEMPLATES)
     for _ in range(200):
         rates.advance({**solved, "equality": 1.0, "random": 0.0})
-    # No program of the third was in a step, so its rate is that of the start.
+    rates.advance(None)
+    # The third has not been measured, so its rate is that of the start.
     weights = drawn.weights(202)[PLACES]
     np.testing.assert_allclose(weights, [SMALLEST, SMALLEST, 0.25 + SMALLEST], atol=1e-4)
     assert drawn.weights(202).astype(bool).sum() == 3, "others have no programs"
-    shares = np.bincount(drawn.templates(drawn.draw(202, 6000)), minlength=len(TEMPLATES)) / 6000
-    np.testing.assert_allclose(shares, drawn.weights(202) / drawn.weights(202).sum(), atol=0.03)
+    ends = np.cumsum([*COUNTS.values()])
+    shares = np.bincount(np.searchsorted(ends, drawn.draw(202, 6000), "right"), minlength=3) / 6000
+    np.testing.assert_allclose(shares, weights / weights.sum(), atol=0.03)
 
 
-def test_a_program_is_solved_if_each_token_of_its_completion_is_the_likeliest():
-    programs = Programs.from_strings(["34+7=", "12+3=", "55=", "66="])
-    templates = np.repeat(PLACES[:2], 2)
-    packed = pack_batch(programs, np.array([3, 3, 2, 2]), 16, Supervision(templates=templates))
-    logits = torch.eye(VOCABULARY_SIZE)[packed.targets.flatten().clamp(min=0)]
-    # The first has a wrong token in its prompt, the second has two in its completion.
-    segment, position = packed.segments.flatten(), packed.positions.flatten()
-    logits[(segment == 0) & (position == 0)] = 0
-    logits[(segment == 1) & (position >= 3)] = 0
-    empty, run = torch.zeros(1), config.parse_config(values_of("solving"), "test")
-    objective = Solving(Setting(run, ALONE, None, None, 0, print))
-    for _ in range(2):
-        objective.start(0)
-        batch = Batch([], 0, 0, 0, 0)
-        assert objective.loss(Outputs(logits, empty, empty, empty), packed, batch, True) == 0
-        rates = objective.metrics(0, objective.sums.tolist(), batch)["rates"]
-    assert [rates[name] for name in COUNTS] == [0.5, 1.0, None]
+TRUE = {
+    "equality": ["34+52+=", "62*84+=", "93-42+="],
+    "random": ["34=5+", "43<7+"],
+    "complete_algorithm": ["2f4=\\2*;", "3f6=\\2*;"],
+}
+"""True programs of the templates."""
+
+
+def read_true(names):
+    """Return training programs of one template, or as many of each as the config says."""
+    numbered = [np.resize(TRUE[name], COUNTS[name]) for name in names or TRUE]
+    programs = Programs.from_strings([str(text) for texts in numbered for text in texts])
+    prompt_length = [max(3, text.find("\\")) for text in programs.to_strings()]
+    return [Samples(programs, np.array(prompt_length))]
+
+
+def test_a_template_is_solved_as_often_as_its_completions(monkeypatch):
+    run = config.parse_config(values_of("solving", steps=40), "test")
+    objective = Solving(Setting(run, ALONE, None, read_true, 0, print))
+    objective.start(1)
+    batch = Batch([], 0, 0, 0, 0)
+    assert objective.metrics(1, objective.sums.tolist(), batch) == {}
+
+    # Each ends as it does itself, but those of 34+ with a comparator that does not hold.
+    wrong = {"34+": "9>", "34+52+": ">"}
+    ends = {text[:cut]: text[cut:] for texts in TRUE.values() for text in texts for cut in range(len(text))}
+
+    def complete(step, prompts, limits):
+        texts = [(ends | wrong)[text] for text in prompts.to_strings()]
+        return Programs.from_strings(texts), np.ones(len(texts), np.bool_)
+
+    monkeypatch.setattr(objective._sampler, "complete", complete)
+    objective.start(2)
+    measured = objective.metrics(2, objective.sums.tolist(), batch)
+    rates = measured["rates"]
+    assert 0.4 < rates.pop("equality") < 0.9
+    assert {name: rate for name, rate in rates.items() if rate is not None} == {
+        "random": 1,
+        "complete_algorithm": 1,
+    }
+    assert measured["flops"] > 0
 
 
 def test_each_order_trains_another_model(tmp_path):
@@ -153,36 +176,32 @@ def test_solving_needs_the_next_token():
         config.parse_config(values, "x.yaml")
 
 
-SOLVING = values_of("solving", batch_size=4, snapshots=2)
-"""So small that a step lacks a template: its rate stays, while that of the others falls."""
+SOLVING = values_of("solving", batch_size=4)
 
 
 def test_a_run_in_the_order_of_solving_resumes_to_the_same_losses(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "train_rank", _train_by_the_last_step)
+    monkeypatch.setattr(worker, "train_rank", _train_rank_on_true_programs)
     assert train_ranks(tmp_path / "whole", SOLVING, 2) == 0
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     go_back(tmp_path / "parts", 5)
     assert train_ranks(tmp_path / "parts", SOLVING, 2) == 0
-    before = metrics(tmp_path / "whole")[:3]
-    assert any(step["rates"][name] is None for step in before for name in COUNTS)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
-def _train_by_the_last_step(*place) -> None:
-    """As worker.train_rank, with rates of nearly the last step alone, so that they soon differ."""
-    order._DECAY = 0.1
+def _train_rank_on_true_programs(*place) -> None:
+    worker.read = read_true
     worker.train_rank(*place)
 
 
-def _train_ahead_by_the_last_step(*place) -> None:
-    order._DECAY = 0.1
+def _train_ahead_on_true_programs(*place) -> None:
+    worker.read = read_true
     train_ahead(*place)
 
 
 def test_a_run_ahead_of_its_device_has_the_same_order_of_solving(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "train_rank", _train_by_the_last_step)
+    monkeypatch.setattr(worker, "train_rank", _train_rank_on_true_programs)
     assert train_ranks(tmp_path / "behind", SOLVING) == 0
-    monkeypatch.setattr(worker, "train", _train_ahead_by_the_last_step)
+    monkeypatch.setattr(worker, "train", _train_ahead_on_true_programs)
     assert train(tmp_path / "ahead", SOLVING) == 0
     assert losses(tmp_path / "ahead") == losses(tmp_path / "behind")

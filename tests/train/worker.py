@@ -48,6 +48,13 @@ def interrupted(interrupt: Interrupt, target: Callable[..., None], *arguments: A
     target(*arguments)
 
 
+def read(templates: Collection[str] | None) -> list[Samples]:
+    """Return the training programs."""
+    programs = random_programs(300, 4, 30, seed=3)
+    # The prompt is all but the end.
+    return [Samples(programs, programs.lengths)]
+
+
 def train(directory: Path, data_digest: str = "data") -> None:
     """Train by ``config.yaml`` in the directory; exit code 3 after a signal, 2 on bad input."""
 
@@ -55,18 +62,16 @@ def train(directory: Path, data_digest: str = "data") -> None:
         with (directory / "log").open("a") as file:
             print(line, file=file)
 
-    def read(templates: Collection[str] | None) -> list[Samples]:
+    def read_here(templates: Collection[str] | None) -> list[Samples]:
         (directory / "listening").write_text("\n".join(listening()))
-        programs = random_programs(300, 4, 30, seed=3)
-        # The prompt is all but the end.
-        return [Samples(programs, programs.lengths)]
+        return read(templates)
 
     run = load_config(directory / "config.yaml")
     wants_snapshots = "snapshots" in run.train.model_fields_set
     try:
         loop.train(
             run,
-            read,
+            read_here,
             data_digest,
             RunPaths(
                 directory / "checkpoints",

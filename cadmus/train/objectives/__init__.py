@@ -2,7 +2,7 @@
 
 The config names the objectives of a training (:meth:`cadmus.config.Train.objectives`); the module of each
 has a class called ``OBJECTIVE``. Every training predicts the next token, or with full attention masked
-tokens; the others are optional.
+tokens; the others are optional. Two of them ask the model for completions (:mod:`.sampler`).
 ``docs/training.md`` adds one.
 """
 

@@ -34,13 +34,12 @@ from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
 from cadmus.evaluate.questions import named, questions_of
 from cadmus.model.flops import causal_pairs, training_flops
-from cadmus.model.gpt import GPT
-from cadmus.model.inference import Cadmus
 from cadmus.programs import Samples, join, stack
 from cadmus.tools import seed_of
 from cadmus.train.batches import Batch, PackedBatch, pack_batch
 from cadmus.train.data import Read
 from cadmus.train.objectives.objective import Objective, Outputs, Setting, forward
+from cadmus.train.objectives.sampler import Sampler
 
 POOL = 200_000
 """Training programs of each template, from the first, whose prompts are asked."""
@@ -81,10 +80,7 @@ class Reinforcement(Objective):
         self._pools = [_pool(name, setting.read) for name in self.settings.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((pool.programs.lengths - pool.prompt_length).max()) for pool in self._pools]
-        # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
-        # to few tokens takes half again as long in bf16.
-        bf16 = self.device.type == "cuda" and run.train.precision == "bf16"
-        self._sampled = GPT(run.model).to(self.device, torch.bfloat16 if bf16 else torch.float32)
+        self._sampler = Sampler(setting)
 
     def start(self, step: int) -> None:
         super().start(step)
@@ -135,11 +131,8 @@ class Reinforcement(Objective):
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
         limits = np.minimum(limits, dataset.max_length)
-        # The current weights, without the layer for state supervision.
-        self._sampled.load_state_dict(self._engine.module.state_dict(), strict=False)
-        model, temperature = Cadmus(self._sampled), self.settings.temperature
-        with naming(f"step {step + 1}", "lower the learning rates in the section train"):
-            completions, ended = model.complete(prompts, limits, temperature=temperature, seed=seed)
+        temperature = self.settings.temperature
+        completions, ended = self._sampler.complete(step, prompts, limits, temperature=temperature, seed=seed)
         programs = join(prompts, completions)
         # The model may write a test program; learning from it would leak.
         kept = split_of(programs, dataset.eval_fraction) == TRAIN

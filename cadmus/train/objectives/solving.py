@@ -1,35 +1,91 @@
-"""The rates at which the model solves each template, for ``train.order: solving``; no term of the loss."""
+"""The rates at which the model solves each template, for ``train.order: solving``; no term of the loss.
+
+Before some of the steps, the model answers the questions of each template on training programs, greedily, and
+its completions are graded as in Table 3.
+"""
 
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from cadmus.config import TEMPLATES
+from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.questions import questions_of
+from cadmus.model.flops import causal_pairs, training_flops
+from cadmus.programs import join, stack
+from cadmus.tools import generator
 from cadmus.train.batches import Batch, PackedBatch
-from cadmus.train.objectives.objective import Objective, Outputs
+from cadmus.train.objectives.objective import Objective, Outputs, Setting
+from cadmus.train.objectives.sampler import Sampler
+
+MEASUREMENTS = 32
+"""Number of these steps, in equal intervals from the first."""
+PROGRAMS = 32
+"""Programs that are asked each question, over all ranks; the same ones each time."""
+POOL = 2_000
+"""Training programs of each template, from the first, of which they are."""
 
 
 class Solving(Objective):
-    """Counts programs if each token of their completion is the likeliest, as if sampled greedily."""
+    """Counts the completions that solve a question of their template."""
 
     names = ("rates",)
-    # Solved and all programs of each template.
-    size = 2 * len(TEMPLATES)
+    # FLOPs, and the solved and all completions of each template.
+    size = 1 + 2 * len(TEMPLATES)
 
-    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> float:
-        assert packed.templates is not None
-        wrong = (outputs.logits.argmax(1) != packed.targets.flatten()) & packed.completion_mask.flatten()
-        mistakes = torch.zeros(len(packed.templates), dtype=torch.float64, device=self.device)
-        # The padding, segment -1, has no mistakes.
-        mistakes.index_add_(0, packed.segments.flatten().clamp(min=0), wrong.double())
-        counts = torch.stack([(mistakes == 0).double(), torch.ones_like(mistakes)], 1)
-        self.sums.view(-1, 2).index_add_(0, packed.templates, counts)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._run, self._sampler = setting.run, Sampler(setting)
+        self._interval = -(-self._run.train.steps // MEASUREMENTS)
+        rng = generator(setting.seed, "rates", setting.place.rank)
+        self._tasks = []
+        for place, template in enumerate(TEMPLATES):
+            if not getattr(self._run.dataset.templates, template).train:
+                continue
+            samples = next(iter(setting.read([template])))
+            samples = samples.take(np.arange(min(POOL, len(samples))))
+            for question in questions_of(template).values():
+                rows, prompt_length = question.cut(samples)
+                if len(rows):
+                    chosen = rng.integers(len(rows), size=-(-PROGRAMS // self.ranks))
+                    programs = samples.programs.take(rows[chosen])
+                    self._tasks.append((place, question, programs, prompt_length[chosen]))
+
+    def start(self, step: int) -> None:
+        super().start(step)
+        if step % self._interval:
+            return
+        programs = stack([programs for _, _, programs, _ in self._tasks])
+        lengths = np.concatenate([prompt_length for *_, prompt_length in self._tasks])
+        prompts = programs.prefixes(lengths)
+        limits = np.full(len(prompts), self._run.dataset.max_length)
+        completions, ended = self._sampler.complete(step, prompts, limits)
+        last = 0
+        for place, question, references, prompt_length in self._tasks:
+            first, last = last, last + len(references)
+            rows = np.arange(first, last)
+            written = completions.take(rows), ended[rows]
+            solved = question.solves(Completed(references, prompt_length, *written, self._run.dataset))
+            self.sums[1 + 2 * place] += int(solved.sum())
+            self.sums[2 + 2 * place] += len(solved)
+        # A forward pass is a third of training.
+        computed = join(prompts, completions).lengths
+        pairs = int(causal_pairs(computed).sum())
+        self.sums[0] = training_flops(self._run.model, int(computed.sum()), pairs) / 3
+
+    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
         return 0.0
 
     def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
-        pairs = zip(TEMPLATES, np.reshape(sums, (-1, 2)).tolist(), strict=True)
-        return {"rates": {name: solved / count if count else None for name, (solved, count) in pairs}}
+        if step % self._interval:
+            return {}
+        flops, *counts = sums
+        pairs = zip(TEMPLATES, np.reshape(counts, (-1, 2)).tolist(), strict=True)
+        return {
+            "rates": {name: solved / count if count else None for name, (solved, count) in pairs},
+            "flops": flops,
+        }
 
 
 OBJECTIVE = Solving
