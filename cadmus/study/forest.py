@@ -1,5 +1,6 @@
 """The figure of a study: what each variant changes, as paired differences to the base."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import polars as pl
@@ -16,18 +17,22 @@ from cadmus.study.results import Results
 _COLUMNS = 4
 _DIFFERENCE = ("difference", "difference_low", "difference_high")
 _MEAN = ("mean", "low", "high")
+_MANY = 20
+"""Copies of a variant from which they share a row."""
 
 
 def draw(results: Results, compared: pl.DataFrame) -> Figure:
     """Draw the differences of the variants with their 95% intervals, hollow where they include 0, or means.
 
     There is a panel per loss and per template, titled with the mean of the base. If one variant is drawn, all
-    templates are rows of one panel.
+    templates are rows of one panel. Many copies of a variant are points of one row.
     """
     # Differences need a run of the base, and the same programs in both.
     others = compared.drop_nulls("difference")
     has_differences = not (has_means(results) or others.is_empty())
     shown, names = (others, _DIFFERENCE) if has_differences else (compared, _MEAN)
+    names_of_rows = _rows_of(shown["variant"].unique(maintain_order=True).to_list())
+    shown = shown.with_columns(pl.col("variant").replace(names_of_rows))
     draw_panels = _draw_templates if shown["variant"].n_unique() == 1 else _draw_variants
     return draw_panels(results, compared, shown, names)
 
@@ -38,6 +43,13 @@ def has_means(results: Results) -> bool:
     So it is with one seed, which pairs nothing, and with a ceiling, which each variant has of its own.
     """
     return results.rows["seed"].n_unique() == 1 or CEILING in results.compare
+
+
+def _rows_of(variants: list[str]) -> dict[str, str]:
+    """Return the names of the rows of variants that do not have one of their own."""
+    stems = {name: name.rpartition(" ")[0] for name in variants if name.rpartition(" ")[2].isdecimal()}
+    counts = Counter(stems.values())
+    return {name: f"{counts[stem]} of {stem}" for name, stem in stems.items() if counts[stem] >= _MANY}
 
 
 def _draw_variants(

@@ -268,6 +268,13 @@ def test_the_figure_has_the_differences_to_the_base(collected):
     assert losses.get_title() == "base: mean at the left"
     assert [label.get_text() for label in accuracies.get_yticklabels()][-1] == "equality, 55.0%"
     assert accuracies.lines[0].get_xydata()[0] == pytest.approx([55, 4])
+    # Many copies are points of one row.
+    copies = pl.concat(alone.rows.with_columns(variant=pl.lit(f"copy {number}")) for number in range(20))
+    many = one._replace(rows=pl.concat([one.rows, copies.filter(seed=one.rows["seed"][0])]))
+    axes = draw(many, compare(many)).axes
+    labels = [label.get_text() for label in axes[0].get_yticklabels()]
+    assert labels == ["20 of copy", *reversed(variants)]
+    assert len(axes[0].lines[0].get_xdata()) == 20 + len(variants)
 
 
 @pytest.mark.parametrize(
