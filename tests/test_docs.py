@@ -280,6 +280,16 @@ def test_the_python_of_the_study_of_traces_counts_steps(tmp_path, monkeypatch):
     assert not any(variant == "answers" for variant, _ in counts)
 
 
+def test_the_python_of_the_random_orders_reads_the_published_results(monkeypatch, capsys):
+    page = ROOT / "docs/findings/random_orders.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(code, {})
+    printed = capsys.readouterr().out
+    assert "│ complete_algorithm ┆ 1.18" in printed
+    assert "│ -0.70" in printed
+
+
 def test_the_python_of_the_study_of_loops_groups_programs(tmp_path, monkeypatch, capsys):
     page, config = (ROOT / name for name in ("docs/findings/loops.md", "config/studies/loops.yaml"))
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
