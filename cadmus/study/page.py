@@ -104,15 +104,19 @@ def _accuracies(study: Results) -> list[str]:
 
 
 def _caption(study: Results) -> str:
-    losses, loss = [name for name in study.compare if name in LOSSES], ""
+    losses = [name for name in study.compare if name in LOSSES]
+    accuracies = [name for name in study.compare if name not in LOSSES]
+    units = []
     if losses:
         measured_on = "test programs" if losses[0] == HELD_OUT_LOSS else "the last tenth of the steps"
-        loss = f" {losses[0].replace('_', ' ')} of {measured_on} in nats,"
+        units.append(f"{losses[0].replace('_', ' ')} of {measured_on} in nats")
+    if accuracies:
+        units.append(f"{accuracies[0].replace('_', ' ')} in percent")
     seeds = counted(study.rows["seed"].n_unique(), "seed")
+    points = ", accuracies in percentage points" if accuracies else ""
     return (
-        f"The row {escape(study.base)} has means over {seeds}:{loss} "
-        f"{_accuracies(study)[0].replace('_', ' ')} in percent. The other rows have paired differences from "
-        "it, accuracies in percentage points. ± is half of the 95% interval: over seeds and test programs "
+        f"The row {escape(study.base)} has means over {seeds}: {', '.join(units)}. The other rows have "
+        f"paired differences from it{points}. ± is half of the 95% interval: over seeds and test programs "
         "for accuracies, over seeds for losses. Bold: 0 is outside the interval; expect that of 1 cell in "
         "20 by chance.\n"
     )
