@@ -14,12 +14,13 @@ from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, complete_algorith
 from cadmus.templates.draw import Draw
 from cadmus.train.batches import Batch
 from cadmus.train.objectives.objective import Setting
+from cadmus.train.objectives.sampler import Sampler
 from cadmus.train.objectives.solving import Solving
 from cadmus.train.order import LEVELS, SMALLEST, Curriculum, Rates, levels_of, programs_of
 from cadmus.train.ranks import ALONE
 from tests.model.models import random_programs
 from tests.train import worker
-from tests.train.runs import assert_same_model, go_back, losses, run_config, train, train_ranks
+from tests.train.runs import assert_same_model, go_back, losses, metrics, run_config, train, train_ranks
 from tests.train.test_loop import train_ahead
 
 COUNTS = {"equality": 40, "random": 60, "complete_algorithm": 200}
@@ -135,19 +136,20 @@ def read_true(names):
     return [Samples(programs, np.array(prompt_length))]
 
 
-def test_a_template_is_solved_as_often_as_its_completions(monkeypatch):
+# Each ends as it does itself, but those of 34+ with a comparator that does not hold.
+ENDS = {text[:cut]: text[cut:] for texts in TRUE.values() for text in texts for cut in range(len(text))}
+ENDS |= {"34+": "9>", "34+52+": ">"}
+
+
+def test_the_rate_of_a_template_is_the_fraction_of_its_completions_that_solve(monkeypatch):
     run = config.parse_config(values_of("solving", steps=40), "test")
     objective = Solving(Setting(run, ALONE, None, read_true, 0, print))
     objective.start(1)
     batch = Batch([], 0, 0, 0, 0)
     assert objective.metrics(1, objective.sums.tolist(), batch) == {}
 
-    # Each ends as it does itself, but those of 34+ with a comparator that does not hold.
-    wrong = {"34+": "9>", "34+52+": ">"}
-    ends = {text[:cut]: text[cut:] for texts in TRUE.values() for text in texts for cut in range(len(text))}
-
     def complete(step, prompts, limits):
-        texts = [(ends | wrong)[text] for text in prompts.to_strings()]
+        texts = [ENDS[text] for text in prompts.to_strings()]
         return Programs.from_strings(texts), np.ones(len(texts), np.bool_)
 
     monkeypatch.setattr(objective._sampler, "complete", complete)
@@ -185,17 +187,29 @@ def test_a_run_in_the_order_of_solving_resumes_to_the_same_losses(tmp_path, monk
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     go_back(tmp_path / "parts", 5)
     assert train_ranks(tmp_path / "parts", SOLVING, 2) == 0
+    rates = metrics(tmp_path / "parts")[-1]["rates"]
+    assert rates["equality"] > rates["random"] == 0
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
+def _solve_some_equalities() -> None:
+    """Train on true programs, and let the model solve a part of one template alone, so that rates differ."""
+
+    def complete(self, step, prompts, limits):
+        texts = [ENDS[text] if text[2:3] in ("+", "*", "-") else "=" for text in prompts.to_strings()]
+        return Programs.from_strings(texts), np.ones(len(texts), np.bool_)
+
+    worker.read, Sampler.complete = read_true, complete
+
+
 def _train_rank_on_true_programs(*place) -> None:
-    worker.read = read_true
+    _solve_some_equalities()
     worker.train_rank(*place)
 
 
 def _train_ahead_on_true_programs(*place) -> None:
-    worker.read = read_true
+    _solve_some_equalities()
     train_ahead(*place)
 
 
