@@ -129,7 +129,7 @@ TRUE = {
 
 
 def read_true(names):
-    """Return training programs of one template, or as many of each as the config says."""
+    """Return training programs: those of the named templates, or of all, by their numbers in the config."""
     numbered = [np.resize(TRUE[name], COUNTS[name]) for name in names or TRUE]
     programs = Programs.from_strings([str(text) for texts in numbered for text in texts])
     prompt_length = [max(3, text.find("\\")) for text in programs.to_strings()]

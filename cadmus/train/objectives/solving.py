@@ -24,7 +24,7 @@ MEASUREMENTS = 32
 PROGRAMS = 32
 """Programs that are asked each question, over all ranks; the same ones each time."""
 POOL = 2_000
-"""Training programs of each template, from the first, of which they are."""
+"""Training programs of each template, from the first, from which they are drawn."""
 
 
 class Solving(Objective):
