@@ -1,5 +1,6 @@
 """The figure of a study: what each variant changes, as paired differences to the base."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -17,6 +18,8 @@ from cadmus.study.results import Results
 _COLUMNS = 4
 _DIFFERENCE = ("difference", "difference_low", "difference_high")
 _MEAN = ("mean", "low", "high")
+_TITLE = 24
+"""Characters of a line above a panel."""
 _MANY = 20
 """Copies of a variant from which they share a row."""
 
@@ -65,7 +68,7 @@ def _draw_variants(
     grid = style.multiples(figure, len(panels), columns, sharey=True)
     looks = _looks(shown)
     for axes, panel in zip(grid.flat, panels, strict=False):
-        name = _name(panel["template"][0] or panel["metric"][0]).replace("outside, ", "outside,\n")
+        name = textwrap.fill(_name(panel["template"][0] or panel["metric"][0]), _TITLE)
         if names is _DIFFERENCE:
             name += f"\n{_means(compared.filter(variant=results.base), panel)}"
         axes.set_title(name, fontsize=7)
