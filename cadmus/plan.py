@@ -127,6 +127,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     completions = len(train.reinforcement_steps) * completions_per_step
     # Sampling adds a forward pass to the three of training, whose backward pass counts twice.
     flops += 4 / 3 * training_flops(model, completions * tokens, completions * pairs)
+    export_bytes = BYTES_FP32 * parameters // (2 if train.export_precision == "bf16" else 1)
     files = list_shards(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * tokens * BYTES_PER_TOKEN)
     return {
@@ -149,8 +150,8 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
             "dataset": dataset_bytes,
             # One more than is kept: the next is written before the oldest is removed.
             "checkpoints": (train.keep_checkpoints + 1) * checkpoint_bytes(config),
-            "snapshots": len(snapshot_steps(train)) * BYTES_FP32 * parameters,
-            "export": BYTES_FP32 * parameters,
+            "snapshots": len(snapshot_steps(train)) * export_bytes,
+            "export": export_bytes,
         },
         "memory_bytes": training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
         "estimates": [

@@ -294,6 +294,8 @@ class Train(Section):
     """heads of the first block that start by attending to the previous token, the one before it, and so on"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
+    export_precision: Literal["bf16", "fp32"] = "fp32"
+    """of the weights of exports; all experiments load these"""
     ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"
     """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""

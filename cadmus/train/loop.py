@@ -318,7 +318,8 @@ class Training:
                 "cores": torch.get_num_threads() * self.place.ranks,
                 "matmul_rate": self.matmul_rate,
             }
-            save_export(model, directory, metadata)
+            dtype = torch.bfloat16 if self.config.train.export_precision == "bf16" else torch.float32
+            save_export(model, directory, metadata, dtype)
             return validation.measure(model.to(self.device)) if validation else {}
 
         return on_first_rank(export)

@@ -122,13 +122,16 @@ def test_an_interrupted_run_resumes_to_the_same_losses(tmp_path):
 
 
 def test_a_run_learns_and_exports_its_metadata(tmp_path):
-    values = run_config(steps=80, checkpoint_every=80, learning_rate=3e-3, precision=None)
+    values = run_config(
+        steps=80, checkpoint_every=80, learning_rate=3e-3, precision=None, export_precision="bf16"
+    )
     assert train(tmp_path, values) == 0
     records = metrics(tmp_path)
     assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
     assert records[-1]["completion_loss"] < records[0]["completion_loss"] - 0.1
     exported = read_metadata(tmp_path / "model")
     assert exported.steps == 80
+    assert exported.weights == "bfloat16"
     assert exported.data_digest == "data"
     assert exported.loss == records[-1]["loss"]
     assert exported.tokens == records[-1]["tokens"]
