@@ -77,6 +77,14 @@ def test_a_change_of_no_config_gives_a_one_line_error(tmp_path):
     assert "cadmus: error: --config: changes no config; add --configfile config/quick.yaml" in done.stderr
 
 
+def test_a_training_that_continues_no_model_gives_a_one_line_error(tmp_path):
+    done = outside(tmp_path, "--configfile", ROOT / "config/studies/beyond.yaml", "-n")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "\ncadmus: error: train.init: results/quick/model: no model there; train it first\n"
+    )
+
+
 def test_a_config_outside_the_checkout_can_extend_a_shipped_one(tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: quick\nname: mine\ntrain: {steps: 3}\n")
     table = "results/mine/tables/table2_instructions.csv"

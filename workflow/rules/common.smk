@@ -28,6 +28,14 @@ ROOT = Path(cadmus.__file__).parents[1]
 PATHS = [Path(os.path.relpath(path)) for path in workflow.configfiles]
 FIGURES = experiments.figures()
 SOURCE = ", ".join(map(str, PATHS)) or "config"
+
+
+def refuse(problem):
+    """End in one line. Snakemake would print three for a WorkflowError, ours between two with places in this file."""
+    print(f"cadmus: error: {problem}", file=sys.stderr)
+    sys.exit(2)
+
+
 try:
     if {"{", "}"} & set(str(ROOT)):
         raise InputError(f"{ROOT}: Snakemake takes braces in a path for wildcards; rename the checkout")
@@ -46,9 +54,7 @@ try:
         if target.parent.name in {f"{kind}s" for kind in experiments.FORMATS} and target.stem not in FIGURES:
             raise InputError(f"{target}: no such {target.parent.name[:-1]}; {suggest(target.stem, FIGURES)}")
 except InputError as error:
-    # Snakemake would print a WorkflowError in three lines, ours between two with places in this file.
-    print(f"cadmus: error: {error}", file=sys.stderr)
-    sys.exit(2)
+    refuse(error)
 # By the directories of their datasets, trainings and experiments in results/.
 RUNS = {}
 for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.name)]:
@@ -127,6 +133,17 @@ def model(wildcards):
 
 def metrics(wildcards):
     return f"results/{RUNS[wildcards.run].training}/training/metrics.jsonl"
+
+
+def initial_weights(wildcards):
+    """Return the weights that a training starts from, if it does not start from random ones."""
+    directory = RUNS[wildcards.run].config.train.init
+    if directory is None:
+        return []
+    if not (weights := Path(directory, WEIGHTS)).is_file():
+        # Snakemake would say that no rule produces it.
+        refuse(f"train.init: {directory}: no model there; train it first")
+    return str(weights)
 
 
 def experiment_input(wildcards):

@@ -29,7 +29,7 @@ rule train:
     input:
         config="results/{run}/configs/train.yaml",
         manifest=manifest,
-        init=lambda w: [f"{path}/{WEIGHTS}" for path in [RUNS[w.run].config.train.init] if path],
+        init=initial_weights,
     output:
         # Not the directory, to which the rule model_card adds a file.
         model=[f"results/{{run}}/model/{name}" for name in MODEL_FILES],
