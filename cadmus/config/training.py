@@ -295,7 +295,7 @@ class Train(Section):
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
     export_precision: Literal["bf16", "fp32"] = "fp32"
-    """of the weights of exports; all experiments load these"""
+    """type of exported weights, which all experiments load"""
     ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"
     """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""

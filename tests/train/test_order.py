@@ -215,7 +215,7 @@ def _train_ahead_on_true_programs(*place) -> None:
 
 def test_a_run_ahead_of_its_device_has_the_same_order_of_solving(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "train_rank", _train_rank_on_true_programs)
-    assert train_ranks(tmp_path / "behind", SOLVING) == 0
+    assert train_ranks(tmp_path / "waiting", SOLVING) == 0
     monkeypatch.setattr(worker, "train", _train_ahead_on_true_programs)
     assert train(tmp_path / "ahead", SOLVING) == 0
-    assert losses(tmp_path / "ahead") == losses(tmp_path / "behind")
+    assert losses(tmp_path / "ahead") == losses(tmp_path / "waiting")
