@@ -97,7 +97,7 @@ def test_the_readme_draws_the_stacks():
 
 def test_flagship_fails_the_example_beyond_its_training_range():
     ((prompt, shown),) = examples("README.md", r"After\s`(\S+)`, [^`]*it writes `(\S+)`")
-    (written,) = Cadmus.load("flagship").complete([prompt])[0].to_strings()
+    (written,) = Cadmus.load(ROOT / "models/flagship").complete([prompt])[0].to_strings()
     assert written == shown
     assert not machine.run(prompt + shown).true
 
