@@ -1,5 +1,7 @@
 """Result files, and accuracies by question and number of examples."""
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -30,20 +32,9 @@ def test_results_keep_their_metadata(tmp_path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("results.csv", b"step,loss\n1,2\n", r"not a file of results or metrics; its suffix must be"),
-        ("results.jsonl", b'{"step": 1', "not readable"),
-        ("results.jsonl", b'{"step": 1}', "no column 'loss'; needs step, loss; has step"),
-    ],
-)
-def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes, message: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=message) as raised:
-        read_results(path, LOSS)
-    assert "\n" not in str(raised.value)
+def test_a_result_file_of_another_kind_is_an_error() -> None:
+    with pytest.raises(InputError, match="not a file of results or metrics; its suffix must be"):
+        read_results(Path("results.csv"), LOSS)
 
 
 def test_accuracies_are_in_the_order_of_the_completions() -> None:
