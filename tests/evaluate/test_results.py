@@ -1,7 +1,5 @@
 """Result files, and accuracies by question and number of examples."""
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -32,9 +30,10 @@ def test_results_keep_their_metadata(tmp_path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
-def test_a_result_file_of_another_kind_is_an_error() -> None:
+def test_a_result_file_of_another_kind_is_an_error(tmp_path) -> None:
+    (tmp_path / "results.csv").write_text("step,loss\n1,2\n")
     with pytest.raises(InputError, match="not a file of results or metrics; its suffix must be"):
-        read_results(Path("results.csv"), LOSS)
+        read_results(tmp_path / "results.csv", LOSS)
 
 
 def test_accuracies_are_in_the_order_of_the_completions() -> None:
