@@ -41,11 +41,8 @@ def test_polars_reads_the_columns(dataset):
 def test_metadata_describes_the_shard(dataset):
     path = dataset / "data/test/equality-0000.parquet"
     noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
-    assert noted["isa_digest"] == isa.digest()
     assert noted["isa_limits"]["call_budget"] == isa.CALL_BUDGET
-    assert noted["config_digest"] == CONFIG.dataset_digest()
     assert (noted["template"], noted["split"], noted["shard"], noted["seed"]) == ("equality", "test", 0, 1)
-    assert noted["counts"]["kept"] == pq.read_metadata(path).num_rows
 
 
 def counts_of(path):

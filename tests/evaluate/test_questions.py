@@ -157,7 +157,6 @@ ZERO = ("trace", "34*0*", "34*Et2+=/0*E0=/=")
 @pytest.mark.parametrize(
     ("asked", "completion"),
     [
-        (SUM, "="),
         (EQUALITY, "39*="),
         (EQUALITY, "t3*3-="),
         (FIVE, "41+="),
