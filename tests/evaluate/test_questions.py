@@ -162,7 +162,6 @@ ZERO = ("trace", "34*0*", "34*Et2+=/0*E0=/=")
         (FIVE, "41+="),
         (ELEMENT, "1Y"),
         (ELEMENT, "Z~="),
-        (LABEL_1, ""),
         (CALL, r"\4/"),
         (CALL, r"\2n;;"),
         (("subroutines_definition", "82F6=", "\\-;"), r"\x2-;"),

@@ -43,15 +43,6 @@ def perfect() -> pl.DataFrame:
     return grid_of(Comparator(), balanced=True)
 
 
-def test_a_perfect_model_fills_the_grid(perfect) -> None:
-    grid = perfect.remove("balanced")
-    assert (grid["programs"] == 2).all()
-    assert (grid["correct"] == 2).all()
-    assert grid.filter("in_distribution").select("x", "y").unique().height == 9
-    assert regions.summary(grid)["programs"].to_list() == [18, 48, 16, 8, 8]
-    assert (regions.summary(grid)["accuracy"] == 1).all()
-
-
 def test_the_operators_of_balanced_programs_tell_nothing(perfect) -> None:
     row = regions.summary(perfect).row(by_predicate=pl.col("region") == "balanced", named=True)
     assert (row["programs"], row["correct"]) == (90, 90)
