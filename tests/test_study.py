@@ -3,7 +3,6 @@
 import pytest
 
 from cadmus.config.study import load_study
-from cadmus.study.results import read
 from tests.checkout import FEW, copy_checkout, jobs, snakemake
 from tests.forked import ADDRESS
 
@@ -27,18 +26,6 @@ def checkout(tmp_path_factory):
     (directory / "demo.yaml").write_text(STUDY)
     snakemake(directory, config="demo.yaml")
     return directory
-
-
-def test_every_run_is_in_the_results(checkout):
-    found = read(checkout / "results/demo/study.parquet")
-    assert not found.missing
-    assert set(found.rows.select("variant", "seed").iter_rows()) == {
-        ("steps=10", 0),
-        ("steps=12", 0),
-    }
-    steps = found.rows.filter(metric="loss")
-    assert dict(steps.select("variant", "n").iter_rows()) == {"steps=10": 1, "steps=12": 1}
-    assert found.rows["directory"].n_unique() == 2
 
 
 def test_another_seed_runs_only_what_is_new(checkout):

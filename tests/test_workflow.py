@@ -98,15 +98,6 @@ def test_the_model_directory_can_be_uploaded(results):
     assert {path.name for path in (results / "model").iterdir()} == {*MODEL_FILES, "README.md"}
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_table_and_page_is_made(results, name):
-    kind = FIGURES[name].kind
-    for suffix in experiments.FORMATS[kind]:
-        path = results / f"{kind}s/{name}{suffix}"
-        assert path.stat().st_size > 0
-        assert suffix != ".csv" or len(pl.read_csv(path)) > 0
-
-
 @contextmanager
 def kept(checkout):
     """Check that no file of the run changes."""

@@ -14,20 +14,10 @@ from cadmus.evaluate.results import (
     best_baseline,
     gaps_by,
 )
-from cadmus.store import read_results, write_parquet
+from cadmus.store import read_results
 from tests.evaluate.samples import completions_of
 
 LOSS = Table({"step": COUNT, "loss": NUMBER.or_null()})
-
-
-def test_results_keep_their_metadata(tmp_path) -> None:
-    path = tmp_path / "deep" / "results.parquet"
-    results = pl.DataFrame({"x": [1], "fits": [None]}, schema={"x": pl.Int64, "fits": pl.Int64})
-    write_parquet(path, "results", results, {"model_digest": "abc"})
-    found, origin = read_results(path, Table({"x": COUNT, "fits": COUNT.or_null()}))
-    assert found.equals(results)
-    assert origin.model_digest == "abc"
-    assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
 def test_a_result_file_of_another_kind_is_an_error(tmp_path) -> None:
