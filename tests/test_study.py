@@ -1,10 +1,8 @@
 """A study through the workflow, started by the command line in a copy of the checkout."""
 
-import polars as pl
 import pytest
 
 from cadmus.config.study import load_study
-from cadmus.study.results import read
 from tests.checkout import FEW, copy_checkout, jobs, snakemake
 from tests.forked import ADDRESS
 
@@ -28,26 +26,6 @@ def checkout(tmp_path_factory):
     (directory / "demo.yaml").write_text(STUDY)
     snakemake(directory, config="demo.yaml")
     return directory
-
-
-def test_every_run_is_in_the_results(checkout):
-    found = read(checkout / "results/demo/study.parquet")
-    assert not found.missing
-    assert set(found.rows.select("variant", "seed").iter_rows()) == {
-        ("steps=10", 0),
-        ("steps=12", 0),
-    }
-    steps = found.rows.filter(metric="loss")
-    assert dict(steps.select("variant", "n").iter_rows()) == {"steps=10": 1, "steps=12": 1}
-    assert found.rows["directory"].n_unique() == 2
-
-
-def test_the_page_shows_all_variants(checkout):
-    page = (checkout / "results/demo/README.md").read_text()
-    assert page.startswith("# Are more steps better?\n")
-    assert "Study demo: 2 trainings, " in page
-    compared = pl.read_csv(checkout / "results/demo/comparison.csv")
-    assert compared.filter(metric="completion_loss")["seeds"].to_list() == [1, 1]
 
 
 def test_another_seed_runs_only_what_is_new(checkout):

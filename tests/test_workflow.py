@@ -1,6 +1,5 @@
 """The full workflow with the tiny config, run by the command line in a copy of the checkout."""
 
-import json
 import re
 import shutil
 from contextlib import contextmanager
@@ -13,13 +12,11 @@ from playwright.sync_api import expect
 from cadmus import experiments
 from cadmus.config import OF_THE_PAPER, TEMPLATE_OF, load_config
 from cadmus.dataset.shards import list_shards
-from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.train.paths import step_of
 from tests.browsing import browser_page
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
-from tests.commands import python
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 QUESTIONS = [name for name, template in TEMPLATE_OF.items() if template in OF_THE_PAPER]
@@ -68,23 +65,6 @@ def test_snapshots_are_measured_on_the_validation_split(results):
     assert measured["validation_loss"][-1] < measured["validation_loss"][0]
 
 
-def test_the_examples_of_the_dataset_card_run(results, tmp_path):
-    lines = re.findall(r"`(datasets\..*)`", (results / "dataset/README.md").read_text())
-    every, one = (line.replace("DATASET", str(results / "dataset")) for line in lines)
-    output = 'print(json.dumps([every.num_rows, every["train"].column_names, one.num_rows]))'
-    code = f"import datasets, json\nevery, one = {every}, {one}\n{output}"
-    done = python("-W", "error", "-c", code, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
-    assert "dataset_info" not in done.stderr
-    manifest = json.loads((results / "dataset/manifest.json").read_text())
-    counts = {
-        name: sum(of["programs"] for of in split.values()) for name, split in manifest["splits"].items()
-    }
-    columns = ["split", "template", "number", "program", "prompt_length", "x", "y"]
-    of_one = {name: split["basic_math"]["programs"] for name, split in manifest["splits"].items()}
-    assert json.loads(done.stdout) == [counts, columns, of_one]
-
-
 def test_results_are_joined_with_the_dataset(checkout, results, monkeypatch):
     page = (ROOT / "docs/columns.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -100,7 +80,6 @@ def test_results_are_joined_with_the_dataset(checkout, results, monkeypatch):
 
 def test_the_experiments_are_complete(results):
     completions = pl.read_parquet(results / "experiments/completions.parquet")
-    assert completions["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
     counts = dict(completions.filter(policy="model")["question"].value_counts().iter_rows())
     asked = CONFIG.evaluate.completions.programs
     assert set(counts) == set(QUESTIONS)
@@ -113,22 +92,10 @@ def test_the_experiments_are_complete(results):
     assert set(counts.values()) == {asked}
     sampled = pl.read_parquet(results / "experiments/pass_at_k.parquet")
     assert set(sampled["question"]) == set(completions["question"])
-    assert set(sampled["samples"]) == {CONFIG.evaluate.pass_at_k.samples}
-    curve = pl.read_parquet(results / "experiments/curve.parquet")
-    assert curve["step"].max() == CONFIG.train.steps
 
 
 def test_the_model_directory_can_be_uploaded(results):
     assert {path.name for path in (results / "model").iterdir()} == {*MODEL_FILES, "README.md"}
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_table_and_page_is_made(results, name):
-    kind = FIGURES[name].kind
-    for suffix in experiments.FORMATS[kind]:
-        path = results / f"{kind}s/{name}{suffix}"
-        assert path.stat().st_size > 0
-        assert suffix != ".csv" or len(pl.read_csv(path)) > 0
 
 
 @contextmanager
@@ -285,12 +252,6 @@ def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_
     (copied / "figures/comparison_grid.pdf").unlink()
     assert line not in snakemake(directory, "--dry-run")
     assert jobs(directory) == {"draw_grid": 1}
-
-
-def test_a_misspelt_key_gives_a_one_line_error(checkout):
-    printed = snakemake(checkout, "--dry-run", "--config", 'train={"stepz": 30}', code=2)
-    errors = [line for line in printed.splitlines() if "error" in line.lower()]
-    assert errors == ["cadmus: error: tests/tiny.yaml: train.stepz: no such key; did you mean 'steps'?"]
 
 
 def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, results):

@@ -100,11 +100,9 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
         (["run", "--trce", "34+7="], "No such option '--trce'. Did you mean '--trace'? (`cadmus run --help`"),
         (["run", "34", "+", "7"], "Got unexpected extra arguments (+ 7) (`cadmus run --help`"),
         (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
-        (["complete", "1", "--max-length", "300"], "300 is not in the range 1<=x<=250"),
         (["complete", "1", "--model", "nope"], "no directory or shipped model 'nope'; there are flagship"),
         (["sample", "equalty"], "no template 'equalty'; did you mean 'equality'?"),
         (["sample", "equality", "--split", "tset"], "no split 'tset'; did you mean 'test'?"),
-        (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
         (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
         (["shard", "x", "--split", "test", "--number", "7"], "--template, --number: name one shard together"),
         (["shard", "x", "--split", "ood"], "no split 'ood'; there are train, validation, test"),
@@ -177,10 +175,6 @@ def test_signals_end_a_command(number, code, message) -> None:
         assert process.stdout.readline() == "true\n"
         process.send_signal(number)
         assert (process.wait(), process.stderr.read()) == (code, message)
-
-
-def test_a_false_program_is_a_success() -> None:
-    assert run("run", "34+8=").returncode == 0
 
 
 def test_a_shipped_model_has_a_name(tmp_path, monkeypatch) -> None:

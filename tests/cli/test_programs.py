@@ -125,17 +125,8 @@ def test_isa_json_is_the_table() -> None:
     table = json.loads(printed("isa", "--json"))
     assert table["digest"] == isa.digest()
     assert table["limits"] == isa.LIMITS
-    assert [row["symbol"] for row in table["instructions"]] == list(isa.BY_SYMBOL)
-    assert table["instructions"][isa.TOKEN_ID["+"]] == {
-        "symbol": "+",
-        "name": "add",
-        "group": "arithmetic",
-        "effect": "a b → c",
-        "inputs": 2,
-        "outputs": 1,
-        "meaning": "a + b",
-        "alternate": "*",
-    }
+    names = ["symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate"]
+    assert table["instructions"] == [{name: getattr(row, name) for name in names} for row in isa.INSTRUCTIONS]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cadmus.config import load_config, parse_config, read_yaml
+from cadmus.config import load_config, read_yaml
 from cadmus.errors import InputError
-from tests.config.quick import QUICK, changed
+from tests.config.quick import QUICK
 
 MINE = "extends: quick\nname: mine\n"
 ALIAS = "not valid YAML: an alias of a list or a mapping"
@@ -51,13 +51,6 @@ def test_an_alias_of_a_text_is_valid(tmp_path):
     path = tmp_path / "table.yaml"
     path.write_text("a: &a text\nb: *a")
     assert read_yaml(path) == {"a": "text", "b": "text"}
-
-
-def test_count_of_problems():
-    values = changed("train.stepz", 3)
-    del values["train"]["steps"]
-    with pytest.raises(InputError, match=r"did you mean 'steps'\? \(and 1 more problem\)"):
-        parse_config(values, "x.yaml")
 
 
 def test_extends(tmp_path):

@@ -74,7 +74,6 @@ def test_a_variant_is_copied_with_other_values_of_a_field(tmp_path):
     ("text", "message"),
     [
         ("{}", "study: variants: is missing"),
-        ("{variants: {}}", "study: variants: must have at least 1 item"),
         ("{variants: {a: 3}}", "study: variants.a: must be a mapping, got 3"),
         ("{variants: {a: {train: {step: 1}}}}", "study: a: train.step: no such key; did you mean 'steps'?"),
         ("{variants: {a: {name: b}}}", "study: a: name: cannot differ between the runs of a study"),
@@ -94,13 +93,11 @@ def test_a_variant_is_copied_with_other_values_of_a_field(tmp_path):
             "study: experiments.0: no comparable experiment 'curve'; there are completions, loss",
         ),
         ("{variants: {a: {}}, experiments: [loss, loss]}", "study: experiments: duplicate 'loss'"),
-        ("{variants: {a: {}}, compare: [fun]}", "study: compare: no metric 'fun'; there are loss, "),
         ("{variants: {a: {}}, compare: [accuracy]}", "study: compare: no metric 'accuracy'"),
         (
             "{variants: {a: {}}, experiments: [pass_at_k], compare: [solved@3]}",
             "study: compare: no metric 'solved@3'; did you mean 'solved@",
         ),
-        ("{variants: {a: {}}, law_flops: [1e9]}", "study: law_flops: a law needs 6 variants, got 1"),
         ("{variants: {a: {}}, law_minutes: [1]}", "study: law_minutes: a law needs 6 variants, got 1"),
         (
             "{variants: {a: {}, b: {seed: 1}, c: {seed: 2}, d: {seed: 3}, e: {seed: 4}, f: {seed: 5}},"
@@ -130,8 +127,6 @@ def test_a_file_without_a_mapping_is_no_study(tmp_path, text):
     path = tmp_path / "odd.yaml"
     path.write_text(text)
     assert not is_study(path)
-    with pytest.raises(InputError, match="must be a mapping"):
-        load_config(path)
 
 
 def test_a_million_seeds_are_checked_at_once():

@@ -7,38 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cadmus.dataset import shards
-from cadmus.dataset.manifest import Described, read_manifest, read_manifest_as, read_split, write_manifest
-from cadmus.dataset.sampler import Sampler
-from cadmus.dataset.shards import Shard, list_shards
+from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
 from cadmus.errors import InputError
 from cadmus.pages.dataset import dataset_card
 from tests import forging
 from tests.dataset.conftest import CONFIG
-
-
-def test_manifest_describes_the_dataset(dataset):
-    manifest = read_manifest_as(Described, dataset)
-    assert manifest.splits["train"]["less_greater"]["programs"] == 1_000
-    assert manifest.splits["train"]["less_greater"]["rejected"] > 0
-    assert set(manifest.shared_between_splits.values()) == {0}
-    assert len(manifest.files) == len(list_shards(CONFIG))
-
-
-def test_a_program_in_the_wrong_split_is_refused(copy):
-    sampler = Sampler(CONFIG.dataset, 1, "random", "train", 0)
-    drawn = sampler.sample(CONFIG.dataset.test)
-    shard = Shard("random", "test", 0, CONFIG.dataset.test, 0)
-    shards.write(copy / shard.path, shard, drawn, CONFIG, sampler.summary())
-    with pytest.raises(InputError, match="60 programs belong to another split"):
-        write_manifest(CONFIG, copy)
-
-
-def test_a_misplaced_shard_is_rejected(copy):
-    path = copy / "data/train/random-0000.parquet"
-    path.write_bytes((copy / "data/train/equality-0000.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"sampled with another template \(equality, .*; delete it"):
-        write_manifest(CONFIG, copy)
 
 
 def _with_column(table, name, values):
@@ -56,6 +29,7 @@ def _edit_metadata(table, **changes):
     [
         (lambda t: t.replace_schema_metadata({b"cadmus": b"{"}), "not readable"),
         (lambda t: t.drop_columns("x"), "other columns"),
+        (lambda t: _edit_metadata(t, template="random"), r"another template \(random, .*"),
         (lambda t: _edit_metadata(t, shard=1), "another number"),
         (lambda t: _edit_metadata(t, isa_digest="0" * 16), "another instruction set"),
         (lambda t: _edit_metadata(t, config_digest="0" * 16), "another seed or section dataset"),

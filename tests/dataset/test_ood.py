@@ -223,7 +223,6 @@ def test_the_manifest_describes_an_empty_split(tmp_path):
         ({"contains": ["*."]}, "must be instructions (see `cadmus isa`), got '*.'"),
         ({"contains": [""]}, "must be instructions (see `cadmus isa`), got ''"),
         ({"length": [1, 2], "compared": "both"}, "compared: needs values"),
-        ({"lenght": [1, 2]}, "dataset.ood.rule.lenght: no such key; did you mean 'length'?"),
     ],
 )
 def test_invalid_rules_are_errors(rule, message):

@@ -41,16 +41,8 @@ def test_polars_reads_the_columns(dataset):
 def test_metadata_describes_the_shard(dataset):
     path = dataset / "data/test/equality-0000.parquet"
     noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
-    assert noted["isa_digest"] == isa.digest()
     assert noted["isa_limits"]["call_budget"] == isa.CALL_BUDGET
-    assert noted["config_digest"] == CONFIG.dataset_digest()
     assert (noted["template"], noted["split"], noted["shard"], noted["seed"]) == ("equality", "test", 0, 1)
-    assert noted["counts"]["kept"] == pq.read_metadata(path).num_rows
-
-
-def counts_of(path):
-    """The outcome counts in the metadata of a shard."""
-    return json.loads(pq.read_metadata(path).metadata[b"cadmus"])["counts"]
 
 
 def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
@@ -83,8 +75,9 @@ def test_a_program_is_in_one_shard_only(tmp_path):
     texts = [pq.read_table(path)["program"].to_pylist() for path in sorted(tmp_path.glob("data/train/*"))]
     assert [len(set(text)) for text in texts] == [1_000] * 3
     assert len({text for shard in texts for text in shard}) == 3_000
-    counts = [counts_of(path) for path in sorted(tmp_path.glob("data/train/*"))]
-    assert counts[0]["duplicates"] < counts[1]["duplicates"] < counts[2]["duplicates"]
+    noted = [pq.read_metadata(path).metadata for path in sorted(tmp_path.glob("data/train/*"))]
+    first, second, third = (json.loads(each[b"cadmus"])["counts"]["duplicates"] for each in noted)
+    assert first < second < third
 
 
 def test_earlier_shards_must_be_valid(copy):

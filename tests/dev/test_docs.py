@@ -45,11 +45,6 @@ def test_the_schema_rejects_values_out_of_bounds(change) -> None:
         jsonschema.validate(config | change, described)
 
 
-def test_a_document_needs_one_place() -> None:
-    with pytest.raises(ValueError, match="needs one"):
-        with_generated(Path("README.md"), "new", f"{BEGIN}{BEGIN}{END}")
-
-
 def test_a_finished_run_is_published(tmp_path) -> None:
     published, results = ROOT / "docs/results/quick", tmp_path / "results/quick"
     with pytest.raises(SystemExit, match="the run is not finished"):

@@ -18,10 +18,9 @@ from cadmus.programs import Programs, Samples
 DATASET = Dataset(eval_fraction=0.49)
 
 
-def is_verified(prompt: str, completion: str) -> bool:
-    """Return True if a completion that ended is verified."""
+def is_verified(prompt: str, completion: str, ended: bool = True) -> bool:
     texts = (Programs.from_strings([text]) for text in (prompt, completion))
-    return bool(verified(*texts, np.ones(1, np.bool_))[0])
+    return bool(verified(*texts, np.array([ended]))[0])
 
 
 def samples_of(template: str, *programs: str, prompt_length: int | list[int]) -> Samples:

@@ -69,14 +69,10 @@ def test_samples_are_counted_per_program():
     ]
 
 
-def induced(program: str, prompt_length: int, answers: list[str]) -> pl.DataFrame:
-    tasks = tasks_of(samples_of("complete_algorithm", program, prompt_length=prompt_length))
-    policy = Programs.from_strings(answers), np.ones(len(answers), np.bool_)
-    return grade_samples(tasks, lambda *_: policy, MODEL, Dataset(), len(answers))
-
-
 def test_functions_of_samples_are_counted():
-    found = induced("1f2=3f4=\\1+;", 8, ["\\1+;", "\\1+;", "\\2+1-;", "\\2;"])
+    tasks = tasks_of(samples_of("complete_algorithm", "1f2=3f4=\\1+;", prompt_length=8))
+    answers = Programs.from_strings(["\\1+;", "\\1+;", "\\2+1-;", "\\2;"]), np.ones(4, np.bool_)
+    found = grade_samples(tasks, lambda *_: answers, MODEL, Dataset(), 4)
     assert found.select("solved", "fits").rows() == [(3, 3)]
 
 

@@ -69,18 +69,6 @@ def test_the_credence_of_a_definition_is_the_probability_of_what_it_computes(ask
     assert credence([prompt], [r"\99*99*99***;"], Dataset()).tolist() == [0]
 
 
-def test_the_posterior_is_calibrated(asked, posteriors):
-    """A function drawn from it is right as often as its class is probable."""
-    rng = np.random.default_rng(0)
-    drawn, expected = [], []
-    for of in posteriors:
-        row = rng.choice(len(of.probability), p=of.probability)
-        drawn += of.definitions.take(np.array([row])).to_strings()
-        expected.append((of.by_behavior()[1] ** 2).sum())
-    deviation = np.sqrt(sum(p * (1 - p) for p in expected))
-    assert graded(asked, drawn).sum() == pytest.approx(sum(expected), abs=4 * deviation)
-
-
 def test_no_policy_has_a_lower_loss(asked):
     """The mean surprise of the references is the entropy of the posteriors, within its deviation."""
     of_references = surprise(asked.programs, asked.prompt_length, Dataset(), "test")
@@ -146,13 +134,6 @@ def test_functions_that_make_a_program_too_long_are_impossible():
     assert short.definitions.to_strings() == every.definitions.take(fits).to_strings()
     ratios = every.probability[fits] / every.probability[fits].sum()
     assert short.probability == pytest.approx(ratios)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "kind"), [("3f5f!", 1), ("3f4=5f6=", 3), ("u1bf!u2bf", 0), ("u1b2b3l6=", 5), ("u1bfu2bY", 6)]
-)
-def test_the_kind_of_a_function_shows_in_the_prompt(prompt, kind):
-    assert kind_of(prompt) == kind
 
 
 def test_a_prompt_without_a_kind():

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import wilson
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, REGIONS, predicted, summary, training_range
 from cadmus.experiments import table
 
@@ -105,13 +104,6 @@ def test_intervals_are_over_pairs_not_programs() -> None:
     assert one_out["high"] == pytest.approx(0.5 + 1.96 * 0.102, abs=0.03)
     # The answer of the model is the best constant or its mirror image.
     assert one_out["gap_low"] <= 0 <= one_out["gap_high"]
-
-
-def test_intervals_do_not_vanish_where_all_are_right() -> None:
-    diagonal = summary(grid_of((-3, 3), (-1, 1))).row(by_predicate=pl.col("region") == "diagonal", named=True)
-    low = float(wilson(4, 4)[0])
-    assert (diagonal["accuracy"], diagonal["low"], diagonal["high"]) == (1, low, 1)
-    assert (diagonal["gap"], diagonal["gap_low"], diagonal["gap_high"]) == (1, low, 1)
 
 
 def test_pairs_without_a_program_do_not_count() -> None:

@@ -91,12 +91,3 @@ def test_equal_prompts_are_computed_once(monkeypatch, batch_size):
     expected = [made.complete([prompt], 12)[0].to_strings()[0] for prompt in prompts.to_strings()]
     assert completions.to_strings() == expected
     assert sorted(asked[: -len(prompts)]) == sorted(["1", "12", "34+7"] + ["34+7"] * (batch_size == 3))
-
-
-def test_later_prompts_may_be_sampled_apart():
-    logits = torch.randn(6, isa.VOCABULARY_SIZE, generator=torch.Generator().manual_seed(0))
-    together = TokenSampler(6, 1.0, seed=3)
-    apart = [TokenSampler(4, 1.0, seed=3), TokenSampler(2, 1.0, seed=3, first=4)]
-    for _ in range(3):
-        first, rest = apart[0](logits[:4], np.arange(4)), apart[1](logits[4:], np.arange(2))
-        assert together(logits, np.arange(6)).tolist() == [*first, *rest]

@@ -7,13 +7,9 @@ from cadmus import isa
 from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs
 from cadmus.vm.reference import Number, Sequence, Value, run
+from tests.evaluate.samples import is_verified
 
 LARGEST = "2t*1+t*4+t*7+t*4+t*8+t*3+t*6+t*4+t*7+"
-
-
-def is_verified(prompt: str, completion: str, ended: bool = True) -> bool:
-    batches = Programs.from_strings([prompt]), Programs.from_strings([completion])
-    return bool(verified(*batches, np.array([ended]))[0])
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,8 @@ def test_a_stream_has_the_answer_in_one_event(official, client):
     ("fields", "message"),
     [
         ({"messages": []}, "messages: the last one must be text"),
-        ({"messages": [3]}, "messages: must be an object"),
         ({"messages": [{"role": "user", "content": [3]}]}, "messages: the last one must be text of the user"),
         ({"messages": [{"role": "system", "content": ""}]}, "messages: the last one must be text of the"),
-        ({"messages": [{"role": "user", "content": "ä"}]}, "prompt: unknown symbol 'ä'"),
         ({"logprobs": 2}, "logprobs: not supported"),
     ],
 )

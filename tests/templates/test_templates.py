@@ -29,18 +29,8 @@ def drawn(request):
 
 def test_the_nine_templates_of_the_paper_come_first():
     assert tuple(FUNCTIONS) == TEMPLATES
-    # Others follow.
-    assert OF_THE_PAPER == (
-        "basic_math",
-        "equality",
-        "less_greater",
-        "subroutines",
-        "random",
-        "basic_sequences",
-        "advanced_sequences",
-        "apply_labels",
-        "complete_algorithm",
-    )
+    # Others follow. tests/test_docs.py compares the nine with docs/concepts.md.
+    assert TEMPLATES[:9] == OF_THE_PAPER
 
 
 def test_programs_are_true_on_the_reference_vm(drawn):
@@ -65,13 +55,6 @@ def test_prompts_leave_something_to_complete(drawn):
     _, programs = drawn
     assert (programs.programs.lengths > programs.prompt_length).all()
     assert programs.prompt_length.min() >= 1
-
-
-def test_no_completion_drops_anything(drawn):
-    template, programs = drawn
-    texts = zip(programs.programs.to_strings(), programs.prompt_length, strict=True)
-    # Grading does not count a completion that does.
-    assert template == "random" or not any("_" in text[prompt:] for text, prompt in texts)
 
 
 @pytest.mark.parametrize("template", ["basic_sequences", "advanced_sequences"])

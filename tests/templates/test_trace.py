@@ -8,7 +8,6 @@ import pytest
 from cadmus.config import OPERATORS, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.vm import reference
-from tests.config.tiny import tiny
 from tests.templates.conftest import COUNT
 
 WRITTEN = ("steps", "last", "answer")
@@ -67,13 +66,3 @@ def test_lengths_are_as_configured_and_can_be_unseen(written):
     assert {len(prompt) for prompt, _ in pairs(written=written)} == {3, 5, 7}
     assert {len(prompt) for prompt, _ in pairs(written=written, expression_lengths=[5])} == {5}
     assert {len(prompt) for prompt, _ in pairs("ood", written=written)} == {7}
-
-
-def test_datasets_without_traces_keep_their_digest():
-    unused = {"templates": {"trace": {"written": "last"}, "random": {"train": 5}}}
-    assert (
-        tiny(dataset=unused).dataset_digest()
-        == tiny(dataset={"templates": {"random": {"train": 5}}}).dataset_digest()
-    )
-    used = {"templates": {"trace": {"train": 1}, "random": {"train": 5}}}
-    assert tiny(dataset=used).dataset_digest() != tiny(dataset=unused).dataset_digest()

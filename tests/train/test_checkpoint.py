@@ -93,9 +93,7 @@ def _train_and_trace(directory: Path, data_digest: str) -> None:
 def test_checkpoints_of_another_run_are_rejected(run):
     model = {**TWO_STEPS["model"], "mlp": 65}
     cases = [
-        ({**TWO_STEPS, "seed": 9}, "data", "seed 1, this run has 9"),
         ({**TWO_STEPS, "model": model}, "data", "model.mlp 64, this run has 65"),
-        (run_config(steps=3), "data", "train.steps 2, this run has 3"),
         (TWO_STEPS, "other", "data data, this run has other"),
     ]
     for changed, data_digest, message in cases:

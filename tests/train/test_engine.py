@@ -10,9 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cadmus import config
 from cadmus.config import parse_config
-from cadmus.model.gpt import GPT
 from cadmus.train import engine
-from cadmus.train.muon import MOMENTUM, Muon
 from tests.checkout import ROOT
 from tests.train import worker
 from tests.train.runs import run_config, train
@@ -104,17 +102,6 @@ def test_deepspeed_is_as_the_engine_needs_it(file, text):
     import deepspeed
 
     assert text in (Path(deepspeed.__file__).parent / file).read_text()
-
-
-def test_muon_optimizes_the_matrices_of_the_blocks():
-    model = GPT(config.Model(layers=1, width=8, heads=2, mlp=16))
-    muon = Muon(model, config.Train(steps=1))
-    assert {name.partition("/")[2] for name in muon.tensors if name.startswith(MOMENTUM)} == {
-        "layers.0.attention.query_key_value.weight",
-        "layers.0.attention.dense.weight",
-        "layers.0.mlp.dense_h_to_4h.weight",
-        "layers.0.mlp.dense_4h_to_h.weight",
-    }
 
 
 def test_a_rank_sets_its_gpu_before_the_first_collective(two_gpus, monkeypatch):

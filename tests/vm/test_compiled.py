@@ -9,8 +9,6 @@ from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
-from cadmus.vm.reference import Number, Sequence
-from dev import fuzz
 
 
 def test_execute_describes_the_top_output() -> None:
@@ -28,23 +26,9 @@ def test_execute_describes_the_top_output() -> None:
     assert (outcome.values.dtype, outcome.decorations.dtype) == (np.int32, np.uint8)
 
 
-def test_outputs_are_values_of_the_reference_vm() -> None:
-    (values,) = compiled.outputs(Programs.from_strings(["73:u0b9:10/"]))
-    assert values == [Number(7, 3), Sequence([Number(0, 9)]), None]
-    assert [type(value) for value in values[:2]] == [Number, Sequence]
-
-
 def test_a_batch_without_programs_has_no_outcome() -> None:
     assert compiled.are_true(Programs.from_strings([])).shape == (0,)
     assert compiled.outputs(Programs.from_strings([])) == []
-
-
-def assert_same_outputs(programs: list[str], others: list[str]) -> None:
-    batches = [Programs.from_strings(texts) for texts in (programs, others)]
-    same = compiled.same_outputs(*batches)
-    assert same.dtype == np.bool_
-    expected = [ours == theirs for ours, theirs in zip(*map(compiled.outputs, batches), strict=True)]
-    assert same.tolist() == expected
 
 
 def test_same_outputs_compares_all_of_every_output() -> None:
@@ -76,24 +60,18 @@ def test_same_outputs_compares_all_of_every_output() -> None:
     assert compiled.same_outputs(empty, empty).tolist() == []
 
 
-@pytest.mark.parametrize("chunk", range(2))
-def test_same_outputs_agrees_with_the_outputs_of_many_programs(chunk: int) -> None:
-    programs = list(fuzz.programs_of(20, chunk))
-    others = sorted(programs, key=lambda program: program[::-1])
-    assert_same_outputs(programs, others)
-    # Most of these leave the same.
-    assert_same_outputs(programs, [f"{program}0_" for program in programs])
-    assert_same_outputs(programs, programs)
-
-
 @given(st.lists(st.tuples(*[st.text('012ub:"E_+=', max_size=6)] * 2), max_size=30))
 def test_same_outputs_agrees_with_the_outputs(pairs: list[tuple[str, str]]) -> None:
-    assert_same_outputs([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
+    batches = [Programs.from_strings([pair[side] for pair in pairs]) for side in (0, 1)]
+    same = compiled.same_outputs(*batches)
+    assert same.dtype == np.bool_
+    expected = [ours == theirs for ours, theirs in zip(*map(compiled.outputs, batches), strict=True)]
+    assert same.tolist() == expected
 
 
 @pytest.mark.parametrize(
     ("batch", "program", "symbol", "position"),
-    [(["q"], 0, "q", 1), (["12", "", "3q4"], 2, "q", 2), (["1.q"], 0, "q", 3), (["12", "1 2"], 1, " ", 2)],
+    [(["q"], 0, "q", 1), (["12", "", "3q^"], 2, "q", 2), (["1.q"], 0, "q", 3), (["12", "1 2"], 1, " ", 2)],
 )
 def test_an_unknown_symbol_is_named(batch, program, symbol, position) -> None:
     with pytest.raises(InputError) as error:
