@@ -6,7 +6,12 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+)
 
 from cadmus import isa, tasks
 from cadmus.config import TEMPLATES
@@ -74,6 +79,15 @@ def test_random_models_saved_by_transformers_load(exported, tmp_path):
     assert loaded.sizes == model.sizes
     for name, weight in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], weight), name
+
+
+def test_padded_labels_keep_the_end(tokenizer):
+    rows = [tokenizer(program) for program in PROGRAMS]
+    batch = DataCollatorForSeq2Seq(tokenizer)([{**row, "labels": row["input_ids"]} for row in rows])
+    assert (batch["labels"] == isa.END_ID).sum(-1).tolist() == [1, 1, 1]
+    assert torch.equal(batch["labels"] != -100, batch["attention_mask"] == 1)
+    masked = DataCollatorForLanguageModeling(tokenizer, mlm=False)(rows)
+    assert not (masked["labels"] == isa.END_ID).any()
 
 
 def test_the_fine_tuning_of_the_page_teaches_to_end(tokenizer, tmp_path, monkeypatch):

@@ -1,12 +1,21 @@
 """The training state over ranks."""
 
+import shutil
 import sys
 
 import numpy as np
 import pytest
 
 from cadmus.train import ranks
-from tests.train.runs import go_back, losses, run_config, train, train_ranks, write_config
+from tests.train.runs import (
+    assert_same_model,
+    go_back,
+    losses,
+    run_config,
+    train,
+    train_ranks,
+    write_config,
+)
 
 NO_DIFFERENCE = 2e-5
 """Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
@@ -27,6 +36,18 @@ def test_launched_ranks_give_the_losses_of_one_and_listen_on_loopback_only(tmp_p
         addresses = set((run / "listening").read_text().split())
         assert addresses
         assert addresses <= {"127.0.0.1", "::1"}
+
+
+def test_two_ranks_resume_bit_for_bit(tmp_path):
+    """With Muon, as test_zero does with Adam."""
+    values = run_config(learning_rate=1e-3, ranks=2, precision="fp32")
+    assert train_ranks(tmp_path / "whole", values) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    go_back(tmp_path / "parts", 5)
+    assert train_ranks(tmp_path / "parts", values) == 0
+    assert len(losses(tmp_path / "whole")) == 10
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
 @pytest.mark.parametrize(
