@@ -2,7 +2,7 @@
 
 config                 config/README.md, docs/columns.md, the JSON schema, the questions in docs/grading.md,
                        the plans in docs/index.md, the pages of published runs
-run RESULTS            docs/results/NAME and the README, from a finished run
+run RESULTS            docs/results/NAME, from a finished run; that of flagship is in the README
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs
 reinforcement RESULTS BEFORE

@@ -32,16 +32,17 @@ FILES = (
 )
 # The data of the training curve have a row per step; those of accuracy_by_question are those of Table 3.
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
-OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "unmasking")]
+OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "memory", "unmasking")]
 """Files that a run may lack."""
 LARGE = ("comparison_grid",)
 """Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""
+FIRST = "flagship"  # the run that the README shows
 SHOWN = ("inside", "one_out", "same_side")
 """Regions of the grid that the README names."""
 
 
 def publish(results: Path, root: Path) -> None:
-    """Copy the results of a finished run to ``docs/results`` and show them in the README."""
+    """Copy the results of a finished run to ``docs/results``, and update the README."""
     results = results.resolve()
     if missing := [name for name in FILES if not (results / name).is_file()]:
         raise SystemExit(f"{results}: the run is not finished, {missing[0]} is missing")
@@ -56,7 +57,7 @@ def publish(results: Path, root: Path) -> None:
             shutil.copyfile(results / name, copy)
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     store.write_text(target / "README.md", results_page(target))
-    store.write_text(root / "README.md", with_results(target, root))
+    store.write_text(root / "README.md", with_results(root))
 
 
 def before_and_after(results: Path, before: Path, root: Path) -> None:
@@ -83,15 +84,15 @@ def _provenance(results: Path) -> Facts:
     }
 
 
-def with_results(published: Path, root: Path) -> str:
-    """Return the text of the README with the results in ``published``."""
-    place = published.relative_to(root).as_posix()
+def with_results(root: Path) -> str:
+    """Return the text of the README with the published results of its run."""
+    place = f"docs/results/{FIRST}"
     questions = (
         f"![Accuracy on each question, between baseline and best possible]({place}/accuracy_by_question.png)"
     )
     grid = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
-    below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
-    parts = [questions, below, grid, _grid(published)]
+    below = table3_accuracy.below(pl.read_csv(root / place / "table3_accuracy.csv"))
+    parts = [questions, below, grid, _grid(root / place)]
     return with_generated(root / "README.md", "\n\n".join(filter(None, parts)))
 
 

@@ -16,7 +16,7 @@ from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
 from dev.docs.entries import KINDS, add_entry, means
-from dev.docs.readme import FILES, LARGE, publish, with_results
+from dev.docs.readme import FILES, FIRST, LARGE, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
 from tests.checkout import ROOT
@@ -32,8 +32,8 @@ def test_configs_are_described() -> None:
 
 
 def test_the_results_in_the_readme_are_current() -> None:
-    text = with_results(ROOT / "docs/results/laptop", ROOT)
-    assert text == (ROOT / "README.md").read_text(), "run `python -m dev.docs run results/laptop`"
+    text = with_results(ROOT)
+    assert text == (ROOT / "README.md").read_text(), "run `python -m dev.docs run results/flagship`"
 
 
 @pytest.mark.parametrize("change", [{"dataset": {"shard_size": 0}}, {"train": {"steps": -1}}])
@@ -46,7 +46,7 @@ def test_the_schema_rejects_values_out_of_bounds(change) -> None:
 
 
 def test_a_finished_run_is_published(tmp_path) -> None:
-    published, results = ROOT / "docs/results/quick", tmp_path / "results/quick"
+    published, results = ROOT / "docs/results/quick", tmp_path / "results" / FIRST
     with pytest.raises(SystemExit, match="the run is not finished"):
         publish(results, tmp_path)
     for name in FILES:
@@ -65,18 +65,18 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     write_metadata(results / "model", RUN, **trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)
-    page = (tmp_path / "docs/results/quick/README.md").read_text()
+    page = (tmp_path / "docs/results" / FIRST / "README.md").read_text()
     assert f"commit `{store.commit()[:12]}`): 7 parameters, 30 programs (300 tokens) in 3 steps" in page
     text = (tmp_path / "README.md").read_text()
     assert "right (the best baseline" in text
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    data = {path.name for path in (tmp_path / "docs/results/quick").glob("*grid.*")}
+    data = {path.name for path in (tmp_path / "docs/results" / FIRST).glob("*grid.*")}
     assert data == {"comparison_grid.png", "comparison_grid.parquet"}
     for name in ("comparison_grid.parquet", "induction.csv"):
         assert f"]({name})." in page
-        assert (tmp_path / "docs/results/quick" / name).is_file()
+        assert (tmp_path / "docs/results" / FIRST / name).is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
