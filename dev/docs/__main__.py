@@ -5,8 +5,6 @@ config                 config/README.md, docs/columns.md, the JSON schema, the q
 run RESULTS            docs/results/NAME, from a finished run; that of flagship is in the README
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs
-reinforcement RESULTS BEFORE
-                       solved@k of a run, and of a model before its reinforcement learning, from pass_at_k
 snapshots SNAPSHOTS    docs/results/laptop/snapshots, from those of the training of the shipped model
 demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
 record RESULTS CONFIG CHANGE
@@ -16,7 +14,6 @@ entry SCORES METHOD    a row of the table of methods that find features or circu
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs grids results extrapolation
-python -m dev.docs reinforcement results/laptop before.parquet
 python -m dev.docs snapshots results/laptop/training/snapshots
 python -m dev.docs demo
 python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
@@ -33,7 +30,6 @@ KINDS = {
     "run": readme.publish,
     "study": study.publish,
     "grids": numbers.draw,
-    "reinforcement": readme.before_and_after,
     "snapshots": demo.publish_snapshots,
     "demo": demo.publish,
     "record": speedrun.add_record,

@@ -9,7 +9,7 @@ import polars as pl
 from cadmus import store
 from cadmus.evaluate.intervals import percent
 from cadmus.experiments import figures, table
-from cadmus.figures import pass_at_k, style, table3_accuracy
+from cadmus.figures import table3_accuracy
 from cadmus.model.export import Trained, read_metadata_as
 from cadmus.store import read_results
 from dev.docs import with_generated
@@ -58,15 +58,6 @@ def publish(results: Path, root: Path) -> None:
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     store.write_text(target / "README.md", results_page(target))
     store.write_text(root / "README.md", with_results(root))
-
-
-def before_and_after(results: Path, before: Path, root: Path) -> None:
-    """Draw solved@k of a run and of an earlier model of its training, on the same prompts."""
-    paths = (results / "experiments/pass_at_k.parquet", before)
-    samples = [read_results(path, table("pass_at_k"))[0] for path in paths]
-    target = root / "docs/results" / results.resolve().name / "reinforcement"
-    style.save(style.styled(pass_at_k.draw)(*samples), [target.with_suffix(".png")])
-    pass_at_k.data(samples[1]).write_csv(target.with_suffix(".csv"))
 
 
 def _provenance(results: Path) -> Facts:
