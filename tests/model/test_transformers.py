@@ -91,14 +91,14 @@ def test_padded_labels_keep_the_end(tokenizer):
 
 
 def test_the_fine_tuning_of_the_page_teaches_to_end(tokenizer, tmp_path, monkeypatch):
-    """A model that has forgotten its end learns it in 50 steps."""
+    """A model that ends wrongly learns its end in 50 steps."""
     page = (ROOT / "docs/integrations.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"## Fine-tuning with transformers\n.*?```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     forgetful = AutoModelForCausalLM.from_pretrained(DEFAULT_MODEL)
     with torch.no_grad():
-        # A logit of 0 is far below that of other instructions.
-        forgetful.get_output_embeddings().weight[isa.END_ID] = 0
+        # Where the end was likely it is not now.
+        forgetful.get_output_embeddings().weight[isa.END_ID] *= -1
     _save(forgetful, tokenizer, tmp_path / "models/laptop")
     torch.manual_seed(0)
     exec(code, {})
@@ -107,7 +107,7 @@ def test_the_fine_tuning_of_the_page_teaches_to_end(tokenizer, tmp_path, monkeyp
         Cadmus.load(tmp_path / name).complete(prompts)[1].mean()
         for name in ("models/laptop", "results/tuned")
     )
-    assert before == 0
+    assert before < 0.1
     assert after > 0.95
 
 
