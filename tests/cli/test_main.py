@@ -103,6 +103,7 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
         (["complete", "1", "--model", "nope"], "no directory or shipped model 'nope'; there are flagship"),
         (["sample", "equalty"], "no template 'equalty'; did you mean 'equality'?"),
         (["sample", "equality", "--split", "tset"], "no split 'tset'; did you mean 'test'?"),
+        (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
         (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
         (["shard", "x", "--split", "test", "--number", "7"], "--template, --number: name one shard together"),
         (["shard", "x", "--split", "ood"], "no split 'ood'; there are train, validation, test"),

@@ -91,24 +91,21 @@ def test_padded_labels_keep_the_end(tokenizer):
 
 
 def test_the_fine_tuning_of_the_page_teaches_to_end(tokenizer, tmp_path, monkeypatch):
-    """A model that ends wrongly learns its end in 50 steps."""
+    """A model that has forgotten its end learns it in 50 steps."""
     page = (ROOT / "docs/integrations.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"## Fine-tuning with transformers\n.*?```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     forgetful = AutoModelForCausalLM.from_pretrained(DEFAULT_MODEL)
     with torch.no_grad():
-        # Where the end was likely it is not now.
+        # The end becomes as unlikely as it was likely.
         forgetful.get_output_embeddings().weight[isa.END_ID] *= -1
     _save(forgetful, tokenizer, tmp_path / "models/laptop")
     torch.manual_seed(0)
     exec(code, {})
-    prompts = [task.prompt for task in islice(tasks("equality", "test"), 200)]
-    before, after = (
-        Cadmus.load(tmp_path / name).complete(prompts)[1].mean()
-        for name in ("models/laptop", "results/tuned")
-    )
-    assert before < 0.1
-    assert after > 0.95
+    asked = list(islice(tasks("equality", "test"), 200))
+    before, after = (Cadmus.load(tmp_path / name) for name in ("models/laptop", "results/tuned"))
+    assert isa.END_ID not in before.next_tokens([task.prompt + task.reference for task in asked])
+    assert after.complete([task.prompt for task in asked])[1].mean() > 0.95
 
 
 def test_with_a_padding_token_the_standard_collator_keeps_the_end(tokenizer, theirs, tmp_path):
