@@ -25,5 +25,5 @@ def missing_extra(error: ModuleNotFoundError, feature: str, extra: str) -> Impor
     if package == "cadmus":
         # A missing module of Cadmus itself is a defect.
         return error
-    install = f"pip install '{NAME}[{extra}]'"
+    install = f"pip install '{CHECKOUT or NAME}[{extra}]'"
     return MissingExtraError(f"{feature} needs {package}, which is not installed; {install}")

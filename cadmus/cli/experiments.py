@@ -115,7 +115,7 @@ def score(
     \b
     Examples:
       cadmus score features.safetensors --model laptop --output scores.parquet
-      cadmus score edges.csv --model quick --output scores.parquet
+      cadmus score edges.csv --model laptop --output scores.parquet
     """
     import polars as pl
 

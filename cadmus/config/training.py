@@ -274,7 +274,8 @@ class Train(Section):
     clip: NonNegative = 0.0
     """maximum gradient norm; 0 disables clipping"""
     prompt_weight: Fraction = 0.1
-    """loss weight of a prompt token, relative to a completion token"""
+    """loss weight of a prompt token, relative to a completion token; with full attention, the fraction of
+    programs whose prompt ends elsewhere"""
     state_weight: NonNegative = 0.0
     """loss weight of state supervision, which predicts the VM's stack after every token by a layer that is
     not exported; 0 trains without"""

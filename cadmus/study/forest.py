@@ -43,9 +43,11 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
 def has_means(results: Results) -> bool:
     """Say whether means are drawn, where differences would not answer.
 
-    So it is with one seed, which pairs nothing, and with a ceiling, which each variant has of its own.
+    So it is with one seed or one variant, which pair nothing, and with a ceiling, which each variant has of
+    its own.
     """
-    return results.rows["seed"].n_unique() == 1 or CEILING in results.compare
+    pairs_nothing = any(results.rows[name].n_unique() == 1 for name in ("seed", "variant"))
+    return pairs_nothing or CEILING in results.compare
 
 
 def _rows_of(variants: list[str]) -> dict[str, str]:

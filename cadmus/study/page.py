@@ -113,12 +113,16 @@ def _caption(study: Results) -> str:
     if accuracies:
         units.append(f"{accuracies[0].replace('_', ' ')} in percent")
     seeds = counted(study.rows["seed"].n_unique(), "seed")
+    caption = f"The row {escape(study.base)} has means over {seeds}: {', '.join(units)}."
+    interval = (
+        "± is half of the 95% interval: over seeds and test programs for accuracies, over seeds for losses."
+    )
+    if study.rows["variant"].n_unique() == 1:
+        return f"{caption} {interval}\n"
     points = ", accuracies in percentage points" if accuracies else ""
     return (
-        f"The row {escape(study.base)} has means over {seeds}: {', '.join(units)}. The other rows have "
-        f"paired differences from it{points}. ± is half of the 95% interval: over seeds and test programs "
-        "for accuracies, over seeds for losses. Bold: 0 is outside the interval; expect that of 1 cell in "
-        "20 by chance.\n"
+        f"{caption} The other rows have paired differences from it{points}. {interval} Bold: 0 is outside "
+        "the interval; expect that of 1 cell in 20 by chance.\n"
     )
 
 
