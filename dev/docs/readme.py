@@ -32,7 +32,9 @@ FILES = (
 )
 # The data of the training curve have a row per step; those of accuracy_by_question are those of Table 3.
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
-OPTIONAL += [f"figures/{name}.csv" for name in ("circuit", "interchange", "memory", "unmasking")]
+OPTIONAL += [
+    f"figures/{name}.csv" for name in ("accuracy_by_compute", "circuit", "interchange", "memory", "unmasking")
+]
 """Files that a run may lack."""
 LARGE = ("comparison_grid",)
 """Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""
