@@ -7,7 +7,8 @@ follow from the tokens and the sizes of the model, and a training on a device ta
 
 seconds. The first term is the optimizer and the gradient reduction, which more devices do not shorten. With
 few tokens per step a GPU waits for its host, which launches kernels for steps · layers · host_ms_per_layer /
-1000 seconds.
+1000 seconds. Reinforcement also samples, one token after another: each of its steps takes up to max_length ·
+layers · sampling_ms_per_layer / 1000 seconds more.
 
 Torch is imported only to measure this machine, and numba only to sample: Snakemake imports this module.
 """
@@ -59,6 +60,8 @@ class Device(Section):
     """time per step and layer that more devices do not shorten, in ms"""
     host_ms_per_layer: NonNegative = 0.0
     """time per step and layer of the host of a GPU, which works at the same time, in ms"""
+    sampling_ms_per_layer: NonNegative = 0.0
+    """time per layer for one more token of all samples of a step with reinforcement, in ms"""
     usd_per_hour: Above0
     """price of one device"""
     source: str
@@ -218,6 +221,9 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
     per_ms = config.train.steps * config.model.depth / 1000
     seconds = per_ms * device.fixed_ms_per_layer + flops / (count * device.teraflops * 1e12)
     seconds = max(seconds, per_ms * device.host_ms_per_layer)
+    # Until the longest sample has ended; in most steps one is cut off.
+    drawn = len(config.train.reinforcement_steps) * config.dataset.max_length
+    seconds += drawn * config.model.depth / 1000 * device.sampling_ms_per_layer
     usd = seconds / 3600 * count * device.usd_per_hour
     mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
     measured = count == 1 and device.source.startswith("measured:")

@@ -140,6 +140,11 @@ def test_plan_is_consistent(tmp_path):
         assert estimate.usd == pytest.approx(estimate.hours * estimate.count * 3)
     waiting = plan(run, devices_file(tmp_path, A=device | {"host_ms_per_layer": 10**6}))["estimates"][0]
     assert waiting.hours * 3600 == pytest.approx(50 * run.model.layers * 1000)
+    # Half of the steps draw up to as many tokens as a program may have.
+    run = training(ranks=2, reinforcement={"fraction": 0.5})
+    drawing = DEVICE | {"teraflops": 10**6, "sampling_ms_per_layer": 3}
+    drawn = plan(run, devices_file(tmp_path, A=drawing))["estimates"][0].hours * 3600
+    assert drawn == pytest.approx(25 * run.dataset.max_length * run.model.layers * 0.003)
 
 
 # The sizes of these datasets on disk; that of `paper` is in docs/log.
@@ -199,7 +204,7 @@ def test_counts_divide_the_batch_and_follow_the_ranks():
             found[estimate.device].append(estimate.count)
         return found
 
-    cpus = {"2 CPU cores": [1], "2 CPU cores without bf16": [1]}
+    cpus = {"2 CPU cores": [1], "2 CPU cores with AMX": [1], "2 CPU cores without bf16": [1]}
     assert counts(batch_size=20, micro_batch_size=5, ranks=1) == {
         **cpus,
         "H100": [1, 2, 4],
@@ -226,7 +231,7 @@ def test_the_table_has_all_devices_and_says_what_was_measured():
     text = shown(TINY)
     assert max(map(len, text.splitlines())) <= 100
     basis = re.findall(r"^(.*?)  .* (\S+)$", text.split("\n\n")[1], re.MULTILINE)[1:]
-    assert [name for name, _ in basis[:2]] == ["2 CPU cores", "2 CPU cores without bf16"]
+    assert [name for name, _ in basis[:2]] == ["2 CPU cores", "2 CPU cores with AMX"]
     assert len(basis) == len(plan(load_config(TINY))["estimates"])
     assert (dict(basis)["8 × H100"], dict(basis)["2 CPU cores"]) == ("estimate", "measured")
 
