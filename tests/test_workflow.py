@@ -191,6 +191,34 @@ def test_a_config_change_reruns_only_its_dependents(checkout):
     assert "shard" not in more_steps
 
 
+def test_what_a_run_does_not_use_reruns_nothing(checkout):
+    """A later version may have another template, or field of the training."""
+    added = checkout / "cadmus/templates/scalar_product.py"
+    changes = {
+        "dataset": ("    random: Random = Random()\n", "    scalar_product: Random = Random()\n"),
+        "training": ("    weight_decay: NonNegative = 0.0\n", "    penalty: NonNegative = 0.0\n"),
+    }
+    files = {checkout / f"cadmus/config/{name}.py": lines for name, lines in changes.items()}
+    before = {file: file.read_text() for file in files}
+    try:
+        added.write_text("from cadmus.templates.random import random as scalar_product\n")
+        for file, (line, another) in files.items():
+            assert line in before[file]
+            file.write_text(before[file].replace(line, line + another))
+        assert jobs(checkout) == {}
+        # But the default of a field that is used counts.
+        file.write_text(
+            file.read_text().replace("weight_decay: NonNegative = 0.0", "weight_decay: NonNegative = 0.1")
+        )
+        planned = jobs(checkout)
+        assert planned["train"] == 1
+        assert "held_out" not in planned
+    finally:
+        added.unlink()
+        for file, text in before.items():
+            file.write_text(text)
+
+
 def test_runs_with_equal_datasets_can_share_shards(checkout, results, tmp_path):
     def sampled(name, *changes):
         shard = f"results/{name}/dataset/data/train/random-0000.parquet"

@@ -14,7 +14,7 @@ from cadmus.config.dataset import (
     Values,
 )
 from cadmus.config.evaluation import Evaluate
-from cadmus.config.fields import Section
+from cadmus.config.fields import Section, what_counts
 from cadmus.config.loading import (
     TABLES,
     Config,

@@ -1,5 +1,6 @@
 """The ``dataset`` section: the splits and, in ``dataset.templates``, the programs of each sub-problem."""
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -134,11 +135,22 @@ class Templates(Section):
     complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
     trace: Trace = Trace()
 
+    def unused(self) -> Collection[str]:
+        return [name for name, template in self if not template.train]
+
 
 TEMPLATES = tuple(Templates.model_fields)
 """Names of the templates."""
 OF_THE_PAPER = TEMPLATES[:9]
-"""Templates that the digest of each dataset counts, with training programs or without."""
+"""The templates of the first version."""
+FIRST_FIELDS = frozenset(
+    """
+    values low high uniform_fraction max_length shard_size validation test eval_fraction templates
+    train repeats expression_lengths length_weights operators length sequence_length examples
+    compared contains functions
+    """.split()
+).union(OF_THE_PAPER)
+"""Fields of the first version, which count in the digest of each dataset, with their default as well."""
 
 TEMPLATE_OF = {
     **{name: name for name in TEMPLATES},
@@ -261,6 +273,9 @@ class Dataset(Section):
             problem = f"{self.shard_size} splits {most} programs into more than {MOST_SHARDS} shards"
             raise ValueError(f"shard_size: {problem}; set at least {-(-most // MOST_SHARDS)}")
         return self
+
+    def unused(self) -> Collection[str]:
+        return () if self.ood else ("ood_programs",)
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -32,6 +32,34 @@ class Section(Checked):
 
     model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
 
+    def unused(self) -> Collection[str]:
+        """Return the fields on which nothing depends, because of the values of others."""
+        return ()
+
+
+def what_counts(section: Section, always: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of a section on which a step that reads it depends, as nested mappings.
+
+    These are those that are used and do not have their default, and those that ``always`` names. So
+    datasets, checkpoints, finished steps and studies stay valid when Cadmus gets another field, template or
+    objective. Renamed fields have their first name, the serialization alias.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Section):
+            return what_counts(value, always)
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return value
+
+    counted, unused = {}, section.unused()
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        differs = field.is_required() or value != field.default
+        if name in always or (differs and name not in unused):
+            counted[field.serialization_alias or name] = plain(value)
+    return counted
+
 
 def whole_number(value: Any) -> Any:
     """Convert text: Snakemake's ``--config section={key: 20}`` passes ``"20"``."""

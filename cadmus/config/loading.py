@@ -16,9 +16,9 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import OF_THE_PAPER, TEMPLATES, Dataset
+from cadmus.config.dataset import FIRST_FIELDS, TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate
-from cadmus.config.fields import Count, RunName, Section
+from cadmus.config.fields import Count, RunName, Section, what_counts
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
@@ -102,23 +102,9 @@ class Config(Section):
         return self.train.row_length or -(-self.dataset.max_length // 8) * 8
 
     def dataset_digest(self) -> str:
-        """Return 16 hexadecimal digits of everything that decides which programs are sampled.
-
-        Renamed fields count under their first name, the serialization alias. OOD rules only count if there
-        are any, `prompt_length` only in rules that have it, and templates besides those of the paper if they
-        have training programs: so a dataset keeps its digest when one of these is added.
-        """
-        unused = set() if self.dataset.ood else {"ood", "ood_programs"}
-        values = self.dataset.model_dump(exclude=unused, by_alias=True)
-        values["templates"] = {
-            name: fields
-            for name, fields in values["templates"].items()
-            if name in OF_THE_PAPER or fields["train"]
-        }
-        for rule in values.get("ood", {}).values():
-            if rule["prompt_length"] is None:
-                del rule["prompt_length"]
-        return digest({"seed": self.seed, "dataset": values})
+        """Return 16 hexadecimal digits of everything that decides which programs are sampled."""
+        always = FIRST_FIELDS | {"ood", "ood_programs"} if self.dataset.ood else FIRST_FIELDS
+        return digest({"seed": self.seed, "dataset": what_counts(self.dataset, always)})
 
 
 def digest(value: Any) -> str:
@@ -142,6 +128,18 @@ def read_values(path: Path | str, changes: dict[str, Any] | None = None) -> Any:
 def parse_config(values: Any, source: str) -> Config:
     """Validate the values of a config, which come from ``source``, and fill in the defaults."""
     return validate(values, Config, source)
+
+
+def is_same_config(path: Path, text: str) -> bool:
+    """Return True if the config in a file counts the same as ``text``, whose fields are all there."""
+    if not path.is_file():
+        return False
+    try:
+        earlier, now = load_config(path), parse_config(extended(yaml.safe_load(text), path), str(path))
+    except InputError:
+        # It has a field that is no longer there.
+        return False
+    return what_counts(earlier) == what_counts(now)
 
 
 def as_yaml(values: dict[str, Any]) -> str:

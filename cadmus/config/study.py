@@ -6,7 +6,16 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
-from cadmus.config.fields import Above0, Count, Distinct, Positive, Section, check_distinct, known
+from cadmus.config.fields import (
+    Above0,
+    Count,
+    Distinct,
+    Positive,
+    Section,
+    check_distinct,
+    known,
+    what_counts,
+)
 from cadmus.config.loading import Config, changed, digest, merged, parse_config, read_values, validate
 from cadmus.errors import InputError, suggest
 
@@ -185,8 +194,8 @@ def _run(variant: str, config: Config, data: str, seed: int) -> Run:
     # A copy is not validated again: a study may have thousands of runs, and nothing depends on the seed.
     train = config.train.model_copy(update={"seed": seed})
     config = config.model_copy(update={"train": train})
-    training = {"dataset": data, **config.model_dump(include={"model", "train"})}
-    evaluation = {**training, **config.model_dump(include={"evaluate"})}
+    training = {"dataset": data, "model": what_counts(config.model), "train": what_counts(train)}
+    evaluation = {**training, "evaluate": what_counts(config.evaluate)}
     return Run(
         variant,
         seed,

@@ -1,6 +1,7 @@
 """The ``model`` and ``train`` sections."""
 
 import math
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -312,6 +313,18 @@ class Train(Section):
     """number of latest checkpoints to keep"""
     snapshots: Annotated[Positive, Field(le=1000)] = 9
     """exports during training, for accuracy by compute; log-spaced over the steps, including the last"""
+
+    def unused(self) -> Collection[str]:
+        unused = [
+            name
+            for name in ("label_only", "interchange_training", "reinforcement")
+            if not getattr(self, name).fraction
+        ]
+        if not self.state_weight:
+            unused += ["state_labels", "state_layer", "pair_layer"]
+        if self.optimizer != "muon":
+            unused += ["matrix_learning_rate"]
+        return unused
 
     @model_validator(mode="before")
     @classmethod

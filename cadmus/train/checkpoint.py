@@ -27,7 +27,6 @@ from cadmus.train import paths
 from cadmus.train.engine import Read, count_adam_steps, gather
 from cadmus.train.metrics import Progress
 from cadmus.train.muon import ROW_SQUARES
-from cadmus.train.order import START
 from cadmus.train.ranks import on_first_rank
 
 VISIBLE_SECONDS = 120
@@ -88,6 +87,17 @@ def describe(run: config.Config, data_digest: str) -> dict[str, Any]:
     }
 
 
+def counted(description: dict[str, Any], source: Path) -> dict[str, Any]:
+    """Return what counts of a description, which may be of a version of Cadmus with fewer fields."""
+    counts = dict(description)
+    for name, section in (("model", config.Model), ("train", config.Train)):
+        keys = {key: f"{name}.{key}" for key in section.model_fields}
+        known = {key: counts.pop(place) for key, place in keys.items() if place in counts}
+        values = config.what_counts(config.validate(known, section, f"{source}: {name}"))
+        counts |= {keys[key]: value for key, value in values.items()}
+    return counts
+
+
 def check_finite(tensors: dict[str, Tensor], step: int) -> None:
     """Check the training state after a step: its loss is that of the weights before."""
     bad = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
@@ -134,7 +144,7 @@ class Values(Record):
     """The content of a checkpoint besides the training state."""
 
     progress: Progress
-    rates: Annotated[list[Fraction], Field(min_length=len(START), max_length=len(START))] = START
+    rates: Annotated[list[dict[str, Fraction]], Field(min_length=3, max_length=3)] = [{}, {}, {}]
 
 
 class Metadata(Sealed):
@@ -204,11 +214,12 @@ def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
         metadata = store.read_json(path / paths.METADATA, "checkpoint", Metadata)
         if metadata.step != paths.step_of(path):
             raise InputError(f"{path}: is of step {metadata.step}; give it its name again, or delete it")
-        saved = metadata.description
-        for key in {**description, **saved}:
-            if saved.get(key) != description.get(key):
+        now = counted(description, path)
+        saved = counted(metadata.description, path)
+        for key in {**now, **saved}:
+            if saved.get(key) != now.get(key):
                 raise InputError(
-                    f"{path} has {key} {saved.get(key)}, this run has {description.get(key)}; "
+                    f"{path} has {key} {metadata.description.get(key)}, this run has {description.get(key)}; "
                     f"delete {directory} or give the run another name"
                 )
         store.check_digest(path / paths.STATE, metadata.cadmus.files[paths.STATE], "checkpoint")

@@ -19,8 +19,8 @@ LEVELS = 10
 """Levels of each template, with as many programs each."""
 SMALLEST = 0.01
 """Added to the weight of each template, so that none is left out."""
-START = [0.5] * len(TEMPLATES) * 3
-"""Rates of solving before the first step."""
+START = 0.5
+"""Rate of solving of a template before it is measured."""
 _DECAY = 0.5
 """Weight of the earlier measurements in a running mean."""
 _CHUNK = 100_000
@@ -53,19 +53,21 @@ class Rates:
     """
 
     def __init__(self) -> None:
-        self.history, self.step = START, 0
+        self.history: list[dict[str, float]] = [{}, {}, {}]
+        self.step = 0
 
     def advance(self, rates: dict[str, float | None] | None) -> None:
         """Add those of the next step, None if it measures none; a template without programs has None."""
-        means = self.history[-len(TEMPLATES) :]
-        if rates is not None:
-            last = zip(means, rates.values(), strict=True)
-            means = [mean if rate is None else _DECAY * mean + (1 - _DECAY) * rate for mean, rate in last]
-        self.history, self.step = self.history[len(TEMPLATES) :] + means, self.step + 1
+        means = dict(self.history[-1])
+        for name, rate in (rates or {}).items():
+            if rate is not None:
+                means[name] = _DECAY * means.get(name, START) + (1 - _DECAY) * rate
+        self.history, self.step = [*self.history[1:], means], self.step + 1
 
     def known(self, step: int) -> np.ndarray:
         """Return the rates on which the batch of a step depends: those after all but the last two before."""
-        return np.reshape(self.history, (3, -1))[step - self.step]
+        means = self.history[step - self.step]
+        return np.array([means.get(name, START) for name in TEMPLATES])
 
 
 class Curriculum:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cadmus.config import PAPER, find_config, load_config, parse_config, read_changes
+from cadmus.config import PAPER, Train, find_config, load_config, parse_config, read_changes, what_counts
 from cadmus.errors import InputError
 from tests.config.quick import QUICK, VALUES, changed
 
@@ -137,6 +137,22 @@ def test_dataset_digest_depends_on_the_dataset_only():
     assert (
         parse_config(changed("dataset.values.low", -9), "x.yaml").dataset_digest() != config.dataset_digest()
     )
+
+
+def test_only_what_is_used_and_differs_from_the_default_counts():
+    class Later(Train):
+        penalty: float = 0.0
+
+    def counted(section: type[Train], **fields):
+        return what_counts(section(steps=7, **fields))
+
+    assert counted(Later) == counted(Train) == {"steps": 7}
+    assert counted(Later, penalty=0.5) == {"steps": 7, "penalty": 0.5}
+    assert counted(Train, reinforcement={"samples": 3}) == {"steps": 7}
+    used = {"fraction": 0.5, "samples": 3}
+    assert counted(Train, reinforcement=used) == {"steps": 7, "reinforcement": used}
+    # Recipes are other defaults; their values count.
+    assert counted(Train, recipe="paper")["learning_rate"] == PAPER["learning_rate"]
 
 
 def test_dataset_digest_ignores_the_order_of_operators():

@@ -15,7 +15,7 @@ from snakemake.exceptions import WorkflowError
 import cadmus
 from cadmus import experiments
 from cadmus.config import Subset, TEMPLATES, parse_config, read_changes, read_model, read_yaml
-from cadmus.config.loading import as_yaml, changed, extended
+from cadmus.config.loading import as_yaml, changed, extended, is_same_config
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
@@ -99,7 +99,10 @@ def step_config(wildcards):
     values = RUNS[wildcards.run].config.model_dump(include=SECTIONS[wildcards.step])
     # A config needs a model and a training, also for steps that read neither.
     unread = {} if "train" in values else {"extends": "quick"}
-    return as_yaml({**unread, "name": wildcards.step, **values})
+    text = as_yaml({**unread, "name": wildcards.step, **values})
+    # One that says the same stays, as Cadmus may have got another template or field since: then nothing runs again.
+    path = Path(f"results/{wildcards.run}/configs/{wildcards.step}.yaml")
+    return path.read_text() if is_same_config(path, text) else text
 
 
 @functools.cache

@@ -51,7 +51,7 @@ if HELD_OUT:
             "held_out"
         params:
             shard=[f"--split {split}" for split in sorted({shard.split for shard in HELD_OUT})],
-            code=code("cadmus.dataset.shards", *(f"cadmus.templates.{name}" for name in TEMPLATES)),
+            code=code("cadmus.dataset.shards", *(f"cadmus.templates.{shard.template}" for shard in HELD_OUT)),
 
 
 rule manifest:
