@@ -143,13 +143,12 @@ TEMPLATES = tuple(Templates.model_fields)
 """Names of the templates."""
 OF_THE_PAPER = TEMPLATES[:9]
 """The templates of the first version."""
-FIRST_FIELDS = frozenset(
-    """
-    values low high uniform_fraction max_length shard_size validation test eval_fraction templates
-    train repeats expression_lengths length_weights operators length sequence_length examples
-    compared contains functions
-    """.split()
-).union(OF_THE_PAPER)
+FIRST_FIELDS = {
+    *("templates", *OF_THE_PAPER, "values", "low", "high", "uniform_fraction"),
+    *("max_length", "shard_size", "validation", "test", "eval_fraction"),
+    *("train", "repeats", "expression_lengths", "length_weights", "operators"),
+    *("length", "sequence_length", "examples", "compared", "contains", "functions"),
+}
 """Fields of the first version, which count in the digest of each dataset, with their default as well."""
 
 TEMPLATE_OF = {

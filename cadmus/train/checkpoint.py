@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 from pydantic import Field, model_validator
@@ -144,7 +144,7 @@ class Values(Record):
     """The content of a checkpoint besides the training state."""
 
     progress: Progress
-    rates: Annotated[list[dict[str, Fraction]], Field(min_length=3, max_length=3)] = [{}, {}, {}]
+    rates: list[dict[str, Fraction]] = Field([{}, {}, {}], min_length=3, max_length=3)
 
 
 class Metadata(Sealed):
