@@ -54,7 +54,6 @@ evaluate:
   induction: {{programs: 2, samples: 2, examples: 3}}
   grid: {{low: -11, high: 11, programs_per_pixel: 1}}
   probe: {{train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularization: [1]}}
-  interchange: {{programs: 10, variables: [first, call]}}
 """
 STUDY = """\
 extends: config.yaml

@@ -18,7 +18,7 @@ from cadmus.columns import COUNT, FRACTION, NAME, Column, Table
 from cadmus.config import parse_config
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split
 from cadmus.errors import InputError
-from cadmus.evaluate.score import read_features
+from cadmus.labs.interchange.score import read_features
 from cadmus.model.export import Trained, load_export, read_metadata_as, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cadmus import experiments, pipeline
+from cadmus import experiments, pipeline, plugins
 from cadmus.cli import options
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import percent
@@ -101,7 +101,7 @@ def score(
 
     FILE has features, as safetensors: a matrix `layer.N` of shape (features, width) for each layer to score;
     the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
-    `layer.N.decoder` has their directions. For other encoders, call `score` in `cadmus.evaluate.score`.
+    `layer.N.decoder` has their directions. Other encoders: `score` in `cadmus.labs.interchange.score`.
 
     For each layer and variable: R² of all features, correlation of the best one and of one that no other
     variable has, F1 for its values and for those above the median, how often the feature of the latter is
@@ -119,23 +119,22 @@ def score(
     """
     import polars as pl
 
-    from cadmus.evaluate import score as features
-    from cadmus.evaluate import score_edges as edges
     from cadmus.model import DEFAULT_MODEL
     from cadmus.model.export import read_metadata, weights_digest
     from cadmus.model.inference import Cadmus
     from cadmus.store import write_parquet
 
     directory = directory or DEFAULT_MODEL
-    of_edges = scored.suffix in {".csv", ".parquet"}
-    read = edges.read_edge_scores(scored) if of_edges else features.read_features(scored)
+    of_labs = plugins.declared("SCORES")
+    if scored.suffix not in of_labs:
+        raise InputError(f"{scored}: no lab scores such a file; give one that ends in {', '.join(of_labs)}")
+    lab, name = of_labs[scored.suffix]
+    scoring: plugins.Scoring = plugins.module(lab, name).SCORING
+    read = scoring.read(scored)
     model = Cadmus.load(directory, options.usable_device(device))
     config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
-    if isinstance(read, dict):
-        table = features.score(model, read, (), programs, directions, seed, dataset)
-    else:
-        table = edges.score_edges(model, read, programs, seed, dataset)
+    table = scoring.score(model, read, programs, directions, seed, dataset)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
     table = table.select("variable", pl.exclude("variable"))
     shown = [

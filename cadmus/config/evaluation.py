@@ -1,6 +1,6 @@
 """The ``evaluate`` section, with a section for each experiment.
 
-The experiments of Cadmus are the sections of :class:`Evaluate`; ``docs/experiments.md`` adds one.
+The experiments are the sections of :class:`Evaluate`, with those of labs; ``docs/experiments.md`` adds one.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from cadmus import plugins
 from cadmus.config.fields import (
     Above0,
     Distinct,
@@ -16,7 +17,6 @@ from cadmus.config.fields import (
     Range,
     Section,
     Value,
-    check_distinct,
 )
 
 Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
@@ -133,30 +133,6 @@ class Probe(Settings):
         return self.train_programs + self.validation_programs + self.test_programs
 
 
-class Interchange(Settings):
-    """Interchange interventions: which variables of the VM a model uses."""
-
-    variables: Annotated[list[Variable], AfterValidator(check_distinct)] = []
-    """variables whose values are exchanged; all when empty"""
-    programs: ProgramCount = 500
-    """pairs of test programs for each variable, and as many others to learn the subspace"""
-    directions: Positive = 8
-    """size of the learned and of the random subspace"""
-
-
-class Circuit(Settings):
-    """Circuits: which edges between the parts of a model carry a variable of the VM."""
-
-    variables: Annotated[list[Local], Field(min_length=1), AfterValidator(check_distinct)] = [
-        "first",
-        "call",
-        "aggregate",
-    ]
-    """variables, each of another question"""
-    programs: ProgramCount = 50
-    """minimal pairs of programs for each variable"""
-
-
 class Infilling(Settings):
     """Holes in true programs."""
 
@@ -187,6 +163,7 @@ class Decoding(Section):
     """tokens chosen at a time"""
 
 
+@plugins.extended("EVALUATE", "EXPERIMENTS")
 class Evaluate(Section):
     """Experiments with the trained model, each with a section of its own."""
 
@@ -205,8 +182,6 @@ class Evaluate(Section):
     curve: Curve = Curve()
     grid: Grid = Grid()
     probe: Probe = Probe()
-    interchange: Interchange = Interchange()
-    circuit: Circuit = Circuit()
     infilling: Infilling = Infilling()
     unmasking: Unmasking = Unmasking()
 

@@ -32,6 +32,11 @@ class Section(Checked):
 
     model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
 
+    @classmethod
+    def below(cls, parent: "Section") -> Self:
+        """Return the section of this class in its parent, whose declaration does not have those of labs."""
+        return next(value for _, value in parent if type(value) is cls)
+
     def unused(self) -> Collection[str]:
         """Return the fields on which nothing depends, because of the values of others."""
         return ()

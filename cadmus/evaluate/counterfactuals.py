@@ -18,7 +18,7 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError, check_counts, suggest
 from cadmus.evaluate.comparisons import sample_comparisons
-from cadmus.programs import Programs
+from cadmus.programs import TOKEN_OF_BYTE, Programs
 from cadmus.templates.answers import numeral
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import HALF
@@ -115,6 +115,20 @@ def counterfactuals(
         columns |= {f"{name}_token": candidates.token[rows], f"{name}_value": candidates.value[rows]}
         columns[f"{name}_answer"] = _characters(of_side[pairs])
     return pl.DataFrame({**columns, "answer": _characters(answer[pairs])})
+
+
+def first_tokens(answers: pl.Series) -> np.ndarray:
+    """Return the token ids of answers of one instruction: int64, shape (n,)."""
+    return TOKEN_OF_BYTE[np.frombuffer("".join(answers).encode(), np.uint8)]
+
+
+def rightly_answered(model: Any, table: pl.DataFrame) -> np.ndarray:
+    """Return the rows of those counterfactual pairs that a model gets right: int64, shape (k,)."""
+    right = np.ones(len(table), np.bool_)
+    for side in ("base", "source"):
+        prompts = Programs.from_strings(table[side])
+        right &= model.next_tokens(prompts) == first_tokens(table[f"{side}_answer"])
+    return np.flatnonzero(right)
 
 
 def _spliced(base: str, source: str, span: slice) -> str:

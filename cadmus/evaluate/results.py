@@ -25,12 +25,6 @@ accuracies."""
 COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
 
-EDGE_SCORES = ("effect", "attributed", "integrated", "random")
-"""Scores of the edges of a circuit: measured, estimated by gradients at the base or at some points on the way
-to the source, and random numbers."""
-STILL_RIGHT = tuple(f"{method}_right" for method in EDGE_SCORES)
-"""Answers that stay right in the circuit of an edge and all with larger scores; null for most sizes."""
-
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
     """Add ``accuracy`` and its interval ``low``, ``high`` to the counts ``programs`` and ``correct``.
@@ -129,23 +123,6 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
     counts = {"programs": pl.Int64, "tokens": pl.Int64}
     return by_group(losses, keys, counts, ("loss", "low", "high", "floor"), mean)
-
-
-def accuracy_of_circuits(edges: pl.DataFrame) -> pl.DataFrame:
-    """Compute which answers stay right in circuits, from the results of ``cadmus evaluate circuit``.
-
-    Returns variable, method, edges, programs, correct, accuracy, low, high: 95% Wilson intervals. A variable
-    without pairs has a row for each method all the same.
-    """
-    parts = []
-    for method, right in zip(EDGE_SCORES, STILL_RIGHT, strict=True):
-        size = pl.col(method).abs().rank("ordinal", descending=True).over("variable").cast(pl.Int64)
-        part = edges.select(
-            "variable", pl.lit(method).alias("method"), size.alias("edges"), "programs", correct=right
-        )
-        untested = (pl.col("programs") == 0) & (pl.int_range(pl.len()).over("variable") == 0)
-        parts.append(part.filter(pl.col("correct").is_not_null() | untested).sort("variable", "edges"))
-    return with_accuracy(pl.concat(parts))
 
 
 def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ the Snakemake job, and the figures follow. ``docs/experiments.md`` adds one.
 import functools
 import importlib
 
+from cadmus import plugins
 from cadmus.columns import METRICS, Table
 from cadmus.config import Model
 from cadmus.config.evaluation import EXPERIMENTS
@@ -40,7 +41,13 @@ def get(name: str) -> Experiment:
     """Return the declaration of the experiment called ``name``."""
     if name not in NAMES:
         raise InputError(f"no experiment {name!r}; {suggest(name, NAMES)}")
-    return importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
+    return importlib.import_module(module_of(name)).EXPERIMENT
+
+
+def module_of(name: str) -> str:
+    """Return the module of the experiment called ``name``, which may be in a lab."""
+    of_labs = plugins.declared("EXPERIMENTS")
+    return f"cadmus.labs.{of_labs[name][0]}.{name}" if name in of_labs else f"{__name__}.{name}"
 
 
 def asking(model: Model) -> list[str]:

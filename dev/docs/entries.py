@@ -8,20 +8,16 @@ from pathlib import Path
 
 import polars as pl
 
+from cadmus import plugins
 from cadmus.errors import reading
-from cadmus.evaluate import score, score_edges
-from cadmus.evaluate.counterfactuals import VARIABLES
 from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import weights_digest
 from cadmus.store import write_text
 from cadmus.tables import escape, markdown
 from dev.docs import with_generated
 
-KINDS = {
-    "features": (score.COLUMNS, tuple(VARIABLES)),
-    "circuits": (score_edges.COLUMNS, score_edges.LOCAL),
-}
-"""By the name of its page in docs/findings: the scores of a table, and the variables that an entry has."""
+PAGES = {"interchange": "features", "circuits": "circuits"}
+"""Pages in docs/findings with the entries, by lab."""
 
 
 def add_entry(scores: Path, method: str, root: Path) -> None:
@@ -31,10 +27,10 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
     """
     with reading(scores, "give a result of `cadmus score`"):
         table, described = pl.read_parquet(scores), pl.read_parquet_metadata(scores)
-    name = "features" if "layer" in table.columns else "circuits"
-    columns, variables = KINDS[name]
-    if missing := {"variable", "programs", *columns} - set(table.columns):
-        raise SystemExit(f"{scores}: has no column {min(missing)}; give a result of `cadmus score`")
+    fitting = [lab for lab, each in scorings().items() if {*each.columns} <= {*table.columns}]
+    if not fitting:
+        raise SystemExit(f"{scores}: has not the columns of any lab; give a result of `cadmus score`")
+    name, columns, variables = PAGES[fitting[0]], *scorings()[fitting[0]][2:]
     if sorted(table["variable"]) != sorted(variables):
         raise SystemExit(f"{scores}: an entry has one row for each of {', '.join(variables)}")
     # Scores from Python do not name their model; each entry is repeated anyway.
@@ -50,12 +46,16 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
     entries = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry]) if path.exists() else entry
     write_text(path, entries.write_csv())
     page = root / f"docs/findings/{name}.md"
-    write_text(page, with_generated(page, means(name, entries)))
+    write_text(page, with_generated(page, means(columns, entries)))
 
 
-def means(name: str, entries: pl.DataFrame) -> str:
+def scorings() -> dict[str, plugins.Scoring]:
+    """Return what scores the files of each lab."""
+    return {lab: plugins.module(lab, name).SCORING for lab, name in plugins.declared("SCORES").values()}
+
+
+def means(columns: tuple[str, ...], entries: pl.DataFrame) -> str:
     """Return the table of the means over variables, the oldest entry first."""
-    columns, _ = KINDS[name]
     groups = entries.group_by("date", "method", maintain_order=True)
     rows = groups.agg(pl.col("programs").min(), pl.col(columns).mean())
     return markdown(

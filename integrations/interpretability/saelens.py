@@ -1,8 +1,8 @@
 """Train a SAELens dictionary on each layer of models, and score it.
 
 The states are those after every token of training programs of all questions. A TopK autoencoder
-(Gao et al. 2024) learns to rebuild them from a few of its features; :mod:`cadmus.evaluate.score` then asks
-what its features tell about the variables of the VM, and what the model does when they are exchanged. The
+(Gao et al. 2024) learns to rebuild them from a few of its features. :mod:`cadmus.labs.interchange.score` asks
+what they tell about the variables of the VM, and what the model does when they are exchanged. The
 neurons of the state are scored too.
 """
 
@@ -18,7 +18,7 @@ from sae_lens.training.sae_trainer import SAETrainer
 
 from cadmus import Cadmus, sample
 from cadmus.config import OF_THE_PAPER
-from cadmus.evaluate.score import Features, score
+from cadmus.labs.interchange.score import Features, score
 
 FEATURES = 512
 ACTIVE = 16

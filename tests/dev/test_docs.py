@@ -15,7 +15,7 @@ from cadmus.plan import plan_study
 from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
-from dev.docs.entries import KINDS, add_entry, means
+from dev.docs.entries import PAGES, add_entry, means, scorings
 from dev.docs.readme import FILES, FIRST, LARGE, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
@@ -132,12 +132,11 @@ def test_the_speed_record_starts_from_the_config_of_the_record() -> None:
     assert starter.read_bytes() == (ROOT / folder_of(best) / "config.yaml").read_bytes()
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_methods_enter_a_table(tmp_path, name) -> None:
-    columns, variables = KINDS[name]
+@pytest.mark.parametrize("lab", scorings())
+def test_methods_enter_a_table(tmp_path, lab) -> None:
+    name, columns, variables = PAGES[lab], *scorings()[lab][2:]
     scores = pl.DataFrame({"variable": variables, "programs": range(100, 100 + len(variables))})
     scores = scores.with_columns(pl.lit(0.25).alias(column) for column in columns)
-    scores = scores.with_columns(pl.lit(6).alias("layer")) if name == "features" else scores
     path, page = tmp_path / "scores.parquet", tmp_path / f"docs/findings/{name}.md"
     page.parent.mkdir(parents=True)
     page.write_text(f"# Title\n{BEGIN}\n{END}\n")
@@ -150,7 +149,7 @@ def test_methods_enter_a_table(tmp_path, name) -> None:
     assert "another | 100 | – | 0.25" in text
     assert len(pl.read_csv(tmp_path / f"docs/results/{name}/entries.csv")) == 2 * len(variables)
     for wrong, message in (
-        (scores.drop(columns[1]), f"has no column {columns[1]}"),
+        (scores.drop(columns[1]), "has not the columns of any lab"),
         (scores[1:], "an entry has one row for each of"),
         (pl.concat([scores, scores]), "an entry has one row for each of"),
     ):
@@ -162,11 +161,12 @@ def test_methods_enter_a_table(tmp_path, name) -> None:
         add_entry(path, "wrong", tmp_path)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_tables_of_methods_are_current(name) -> None:
+@pytest.mark.parametrize("lab", scorings())
+def test_the_tables_of_methods_are_current(lab) -> None:
+    name, columns = PAGES[lab], scorings()[lab].columns
     entries = pl.read_csv(ROOT / f"docs/results/{name}/entries.csv")
     page = ROOT / f"docs/findings/{name}.md"
-    assert with_generated(page, means(name, entries)) == page.read_text()
+    assert with_generated(page, means(columns, entries)) == page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from cadmus.config import load_config
 from cadmus.dataset.manifest import read_split
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.criteria import second_expressions
-from cadmus.evaluate.results import CEILING, EDGE_SCORES, accuracy_by
-from cadmus.experiments.interchange import METHODS
+from cadmus.evaluate.results import CEILING, accuracy_by
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.train.paths import step_path
+from tests import labs
 from tests.commands import invoke, refused
 
 CONFIG = """
@@ -34,9 +34,8 @@ evaluate:
   induction: {programs: 6, samples: 4}
   grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularization: [1]}
-  interchange: {programs: 10}
-  circuit: {programs: 10, variables: [first, top]}
 """
+CONFIG += "".join(f"  {name}: {settings}\n" for name, settings in labs.samples("SETTINGS").items())
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +97,10 @@ INDUCTION = ["ceiling", "voted", "greedy", "prior", "total variation", "ideal va
         ("curve", 2 * 3 * 4, 3, ["step 1", "step 2"]),
         ("grid", 9 + 8, 6, ["Programs", "Accuracy", "Best baseline"]),
         ("probe", 2 * 2 * 11, 2, ["x", "x control", "y", "y control"]),
-        ("interchange", 7 * 2 * 3, 7, [*METHODS, "layer", "programs"]),
-        # Variables; edges to the inputs of two heads, to the MLP and to the output.
-        ("circuit", 2 * (6 * 1 + 3 + 4), 2, ["r of attributed", "r of integrated", "edges", *EDGE_SCORES]),
         # Templates, policies, holes; questions, none of them solved.
         ("infilling", 2 * 2 * 4, 2, ["1", "2", "4", "8"]),
         ("unmasking", 3, 3, ["data flow, unsolved", "left, unsolved"]),
+        *((name, *told) for name, told in labs.samples("COMMANDS").items()),
     ],
 )
 def test_experiments_write_results_and_print_findings(
@@ -239,10 +236,10 @@ def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_p
     run = config.parse_config(values, "of the model")
     output = tmp_path / "a.parquet"
     snapshot = step_path(place / "snapshots", 1)
-    assert invoke("evaluate", "circuit", model=snapshot, output=output).exit_code == 0
+    assert invoke("evaluate", "probe", model=snapshot, output=output).exit_code == 0
     metadata = pl.read_parquet_metadata(output)
     assert metadata["config_digest"] == config.digest(run.model_dump())
-    message = refused("evaluate", "circuit", model=place / "model", output=output)
+    message = refused("evaluate", "probe", model=place / "model", output=output)
     assert "meta.json: config: missing; give the config of the training" in message
 
 

@@ -17,7 +17,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.regions import LEARNED
-from cadmus.evaluate.results import EDGE_SCORES, STILL_RIGHT, accuracy_by, with_accuracy
+from cadmus.evaluate.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
@@ -38,11 +38,9 @@ from cadmus.figures import (
 from cadmus.figures import (
     induction as induction_figure,
 )
-from cadmus.figures import (
-    interchange as interchange_figure,
-)
 from cadmus.store import write_parquet
 from cadmus.vm import reference
+from tests import labs
 from tests.commands import invoke
 from tests.evaluate.samples import completions_of
 
@@ -173,35 +171,6 @@ def losses() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["template", "tokens", "loss", "floor"], orient="row")
 
 
-def interchange() -> pl.DataFrame:
-    """Return results of a variable that is used, and of one without pairs that count."""
-    shares = {"state": [0.0, 0.4, 1.0], "learned": [0.0, 0.6, 0.9], "random": [0.0, 0.1, 0.0]}
-    rows = [
-        (variable, layer, method, 8, programs, of_layers[layer] if programs else None)
-        for variable, programs in (("first", 100), ("call", 0))
-        for layer in range(3)
-        for method, of_layers in shares.items()
-    ]
-    names = ["variable", "layer", "method", "directions", "programs", "accuracy"]
-    results = pl.DataFrame(rows, schema=names, orient="row")
-    low, high = (pl.col("accuracy") - 0.05).clip(0), (pl.col("accuracy") + 0.05).clip(upper_bound=1)
-    return results.with_columns(low=low, high=high)
-
-
-def circuit() -> pl.DataFrame:
-    """Return results of a variable with three edges, and of one without pairs that count."""
-    edges = [("embedding", "mlp 1"), ("embedding", "output"), ("mlp 1", "output")]
-    rows = [
-        (variable, *edge, programs, *([(number + 1) / 4] * 4 if programs else [None] * 4))
-        for variable, programs in (("first", 100), ("call", 0))
-        for number, edge in enumerate(edges)
-    ]
-    names = ["variable", "sender", "receiver", "programs", *EDGE_SCORES]
-    results = pl.DataFrame(rows, schema=names, orient="row")
-    right = pl.when(pl.col("programs") > 0).then((100 - 60 * pl.col("effect")).cast(pl.Int64))
-    return results.with_columns(right.alias(name) for name in STILL_RIGHT)
-
-
 def infilling() -> pl.DataFrame:
     """Return results of two questions, one without programs for the longest hole."""
     rows = [
@@ -233,12 +202,11 @@ RESULTS = {
     "completions": completions,
     "loss": losses,
     "pass_at_k": samples,
-    "interchange": interchange,
     "induction": induction,
-    "circuit": circuit,
     "infilling": infilling,
     "unmasking": unmasking,
     "metrics": training,
+    **labs.samples("RESULTS"),
 }
 """By the source of a figure."""
 ANYTHING = {"program": "34+7=", "template": "equality", "asked": "34+7", "prompt_length": 4}
@@ -367,7 +335,6 @@ def test_panels_show_what_was_tested() -> None:
     assert texts(pass_at_k.draw(one)) == ["not tested"]
     few = samples().group_by("question", "policy", maintain_order=True).head(19)
     assert texts(pass_at_k.draw(few)) == ["not tested"]
-    assert texts(interchange_figure.draw(interchange())) == ["not tested"]
 
 
 def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
@@ -556,12 +523,6 @@ def test_error_bars_are_from_low_to_high() -> None:
     rows = pl.DataFrame({"x": [1], "accuracy": [0.5], "low": [0.2], "high": [0.6]})
     ((bar,),) = (lines.get_segments() for lines in style.intervals(Figure().subplots(), rows, "x").lines[2])
     assert bar[:, 1].tolist() == pytest.approx([0.2, 0.6])
-
-
-def test_a_panel_of_the_interchange_is_a_variable() -> None:
-    figure = interchange_figure.draw(interchange())
-    assert legend(figure) == [label for label, _, _ in interchange_figure.LABELS.values()]
-    assert titles(figure) == ["first number", "value of a call"]
 
 
 def test_one_band_holds_both_controls() -> None:

@@ -23,7 +23,7 @@ rule experiment:
         gpu=1,
     params:
         options=experiment_options,
-        code=lambda wildcards: code(f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference"),
+        code=lambda wildcards: code(experiments.module_of(wildcards.experiment), "cadmus.model.inference"),
     shell:
         # Progress is for the terminal and the log, the table of results for the log alone.
         ": > {log}; python -m cadmus evaluate {wildcards.experiment} --config {input.config} {params.options}"

@@ -5,10 +5,13 @@ import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.experiments.interchange import measure
+from cadmus.labs.interchange import figure
+from cadmus.labs.interchange.interchange import measure
 from cadmus.programs import Programs
 from tests.experiments.mechanism import LAYERS, Two
 from tests.experiments.subjects import subject_of
+from tests.figures.test_figures import legend, texts, titles
+from tests.labs.interchange.samples import interchange
 
 
 def accuracies(model, variables, directions=2):
@@ -60,3 +63,10 @@ def test_pairs_of_which_the_model_gets_one_wrong_do_not_count(wrong):
 def test_a_subspace_larger_than_the_state_is_refused():
     with pytest.raises(InputError, match=r"interchange\.directions: must be at most the width .* 6, got 7"):
         accuracies(Two(), ["first"], directions=7)
+
+
+def test_a_panel_of_the_figure_is_a_variable() -> None:
+    drawn = figure.draw(interchange())
+    assert legend(drawn) == [label for label, _, _ in figure.LABELS.values()]
+    assert titles(drawn) == ["first number", "value of a call"]
+    assert texts(drawn) == ["not tested"]

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from cadmus.errors import InputError
-from cadmus.evaluate.score import COLUMNS, Features, _concepts, read_features, score
+from cadmus.labs.interchange.score import COLUMNS, Features, _concepts, read_features, score
 from tests.experiments.mechanism import WIDTH, X_AT_THE_END, Two, Y
 
 VARIABLES = ["second", "top", "difference"]

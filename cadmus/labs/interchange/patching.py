@@ -5,14 +5,14 @@ Shape suffixes: as in :mod:`cadmus.model.gpt`, with K directions.
 
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cadmus.evaluate.counterfactuals import first_tokens, rightly_answered
 from cadmus.model.inference import Cadmus
-from cadmus.programs import TOKEN_OF_BYTE, Programs
+from cadmus.programs import Programs
 
 STEPS, BATCH, RATE = 40, 64, 0.02  # of Adam, which learns a subspace
 POINTS = 4  # between the two states of a pair, at which gradients attribute an answer to directions
@@ -35,20 +35,6 @@ class Pairs(NamedTuple):
     """Of the variable in the base."""
     change: Tensor
     """Its value in the source, less that."""
-
-
-def first_tokens(answers: pl.Series) -> np.ndarray:
-    """Return the token ids of answers of one instruction: int64, shape (n,)."""
-    return TOKEN_OF_BYTE[np.frombuffer("".join(answers).encode(), np.uint8)]
-
-
-def rightly_answered(model: Cadmus, table: pl.DataFrame) -> np.ndarray:
-    """Return the rows of those counterfactual pairs that a model gets right: int64, shape (k,)."""
-    right = np.ones(len(table), np.bool_)
-    for side in ("base", "source"):
-        prompts = Programs.from_strings(table[side])
-        right &= model.next_tokens(prompts) == first_tokens(table[f"{side}_answer"])
-    return np.flatnonzero(right)
 
 
 def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:

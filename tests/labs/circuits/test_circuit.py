@@ -7,8 +7,8 @@ import torch
 
 from cadmus.errors import InputError
 from cadmus.evaluate.counterfactuals import counterfactuals
-from cadmus.evaluate.score_edges import read_edge_scores, score_edges
-from cadmus.model.circuit import Graph, Pairs, edges_of, minimal_pairs_of
+from cadmus.labs.circuits.graph import Graph, Pairs, edges_of, minimal_pairs_of
+from cadmus.labs.circuits.score import read_edge_scores, score_edges
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE, SIZES, random_model
@@ -90,7 +90,7 @@ def scores_of(model: Cadmus, score=1.0) -> pl.DataFrame:
 
 
 def test_scores_of_edges_are_judged_by_the_measured_effects(monkeypatch):
-    monkeypatch.setattr("cadmus.evaluate.score_edges.minimal_pairs_of", lambda model, _: graph.pairs)
+    monkeypatch.setattr("cadmus.labs.circuits.score.minimal_pairs_of", lambda model, _: graph.pairs)
     graph = graph_of()
     model = Cadmus(graph.model)
     named = scores_of(model).with_columns(score=pl.Series(-2 * graph.effects()[0]))

@@ -1,8 +1,8 @@
 """A score for circuits: any method's scores of the edges of a model, against the measured effects.
 
 A method that finds circuits, such as attribution patching or edge pruning, gives each edge a score. Here
-every edge is measured (:mod:`cadmus.model.circuit`). So scores are judged by how well they agree with the
-effects, and by the circuits of their largest edges.
+every edge is measured (:mod:`cadmus.labs.circuits.graph`). So scores are judged by how well they agree with
+the effects, and by the circuits of their largest edges.
 """
 
 from pathlib import Path
@@ -15,8 +15,9 @@ from cadmus.columns import NUMBER, TEXT, Table, one_of
 from cadmus.config import Dataset
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
-from cadmus.model.circuit import Graph, circuit_sizes, edges_of, minimal_pairs_of
+from cadmus.labs.circuits.graph import Graph, circuit_sizes, edges_of, minimal_pairs_of
 from cadmus.model.inference import Cadmus
+from cadmus.plugins import Scoring
 from cadmus.store import check_readable
 from cadmus.tools import generator, progress, seed_of
 
@@ -85,3 +86,13 @@ def _ordered(scores: pl.DataFrame, order: pl.DataFrame, variable: str) -> np.nda
             sender, receiver = rows.select(keys).row(0)
             raise InputError(f"{variable}: {sender} → {receiver}: is {problem}; give each edge one score")
     return order.join(scores, keys, "left", maintain_order="left")["score"].to_numpy().astype(np.float64)
+
+
+def _score(
+    model: Cadmus, scores: pl.DataFrame, programs: int, directions: int, seed: int, dataset: Dataset
+) -> pl.DataFrame:
+    # An edge has no direction.
+    return score_edges(model, scores, programs, seed, dataset)
+
+
+SCORING = Scoring(read_edge_scores, _score, COLUMNS, LOCAL)

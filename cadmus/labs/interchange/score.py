@@ -28,8 +28,9 @@ from torch import Tensor
 from cadmus.config import Dataset
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+from cadmus.labs.interchange.patching import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
 from cadmus.model.inference import Cadmus
-from cadmus.model.patching import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
+from cadmus.plugins import Scoring
 from cadmus.store import check_readable
 from cadmus.tools import progress, seed_of
 
@@ -240,3 +241,17 @@ def _f1(predicted: np.ndarray, positive: np.ndarray) -> np.ndarray:
     """Return the F1 of predictions, bool of shape (n,) or (n, F): shape () or (F,)."""
     hits = (predicted.T & positive).sum(-1)
     return 2 * hits / (predicted.sum(0) + positive.sum())
+
+
+def _score(
+    model: Cadmus,
+    features: Mapping[int, Features],
+    programs: int,
+    directions: int,
+    seed: int,
+    dataset: Dataset,
+) -> pl.DataFrame:
+    return score(model, features, (), programs, directions, seed, dataset)
+
+
+SCORING = Scoring(read_features, _score, COLUMNS, tuple(VARIABLES))

@@ -2,8 +2,8 @@
 
 Methods that find circuits are judged against one another, as nobody knows which edges matter. Here a pair of
 programs differs in one known variable, the right answers are known, and the model is small enough to measure
-every edge (:mod:`cadmus.model.circuit`). So an estimate by gradients is compared with what it estimates, and
-each method by the circuits that it chooses: of all edges, the ones with the largest scores.
+every edge (:mod:`cadmus.labs.circuits.graph`). So an estimate by gradients is compared with what it
+estimates, and each method by the circuits that it chooses: of all edges, the ones with the largest scores.
 """
 
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,13 +13,19 @@ import polars as pl
 
 from cadmus.columns import COUNT, NUMBER, Column, one_of
 from cadmus.config.evaluation import Local
-from cadmus.evaluate.results import EDGE_SCORES, STILL_RIGHT, accuracy_of_circuits
+from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.labs.circuits.settings import Circuit
 from cadmus.tools import generator, progress, seed_of
 
 if TYPE_CHECKING:
-    from cadmus.model.circuit import Graph
+    from cadmus.labs.circuits.graph import Graph
 
+EDGE_SCORES = ("effect", "attributed", "integrated", "random")
+"""Scores of the edges of a circuit: measured, estimated by gradients at the base or at some points on the way
+to the source, and random numbers."""
+STILL_RIGHT = tuple(f"{method}_right" for method in EDGE_SCORES)
+"""Answers that stay right in the circuit of an edge and all with larger scores; null for most sizes."""
 POINTS = 5
 """Between base and source, at which integrated gradients are taken."""
 PART = Column(
@@ -39,10 +45,10 @@ def measure(subject: Subject) -> pl.DataFrame:
     which all other edges are exchanged.
     """
     from cadmus.evaluate.counterfactuals import counterfactuals
-    from cadmus.model.circuit import Graph, edges_of, minimal_pairs_of
+    from cadmus.labs.circuits.graph import Graph, edges_of, minimal_pairs_of
 
     config, model = subject.config, subject.model()
-    settings = config.evaluate.circuit
+    settings = Circuit.below(config.evaluate)
     tables = []
     kinds = {
         "changed": pl.Int64,
@@ -64,7 +70,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 def _measured(graph: "Graph", seed: int) -> dict[str, Any]:
     """Return the scores of the edges, and the answers that stay right in the circuits of each."""
-    from cadmus.model.circuit import circuit_sizes
+    from cadmus.labs.circuits.graph import circuit_sizes
 
     effects, changed = graph.effects()
     random = generator(seed, "random").random(len(effects))
@@ -78,6 +84,23 @@ def _measured(graph: "Graph", seed: int) -> dict[str, Any]:
             right[edge] = count
         columns |= {method: scores, name: right}
     return columns
+
+
+def accuracy_of_circuits(edges: pl.DataFrame) -> pl.DataFrame:
+    """Compute which answers stay right in circuits, from the results of ``cadmus evaluate circuit``.
+
+    Returns variable, method, edges, programs, correct, accuracy, low, high: 95% Wilson intervals. A variable
+    without pairs has a row for each method all the same.
+    """
+    parts = []
+    for method, right in zip(EDGE_SCORES, STILL_RIGHT, strict=True):
+        size = pl.col(method).abs().rank("ordinal", descending=True).over("variable").cast(pl.Int64)
+        part = edges.select(
+            "variable", pl.lit(method).alias("method"), size.alias("edges"), "programs", correct=right
+        )
+        untested = (pl.col("programs") == 0) & (pl.int_range(pl.len()).over("variable") == 0)
+        parts.append(part.filter(pl.col("correct").is_not_null() | untested).sort("variable", "edges"))
+    return with_accuracy(pl.concat(parts))
 
 
 def findings(results: pl.DataFrame) -> Findings:
@@ -123,6 +146,7 @@ EXPERIMENT = Experiment(
             "exchanging each edge alone, estimated by gradients at the program or at five points on the way "
             "to the other one, or random. Below: each edge, its estimate against its measured effect, both "
             "as fractions of what the whole other program does.",
+            module="cadmus.labs.circuits.figure",
         ),
     ),
 )

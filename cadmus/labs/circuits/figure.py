@@ -4,8 +4,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.counterfactuals import VARIABLES
-from cadmus.evaluate.results import accuracy_of_circuits
 from cadmus.figures import style
+from cadmus.labs.circuits.circuit import accuracy_of_circuits
 
 LABELS = {
     "effect": ("measured", style.BLUE, "-"),

@@ -17,6 +17,7 @@ from cadmus.config.evaluation import Variable
 from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.labs.interchange.settings import Interchange
 from cadmus.tools import progress, seed_of
 
 METHODS = ("state", "learned", "random")
@@ -30,10 +31,10 @@ def measure(subject: Subject) -> pl.DataFrame:
     that gives a variable its value. The results count how often the answer is then the counterfactual one.
     """
     from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
-    from cadmus.model.patching import counterfactual_answers, pairs_of, subspaces
+    from cadmus.labs.interchange.patching import counterfactual_answers, pairs_of, subspaces
 
     config, model = subject.config, subject.model()
-    settings = config.evaluate.interchange
+    settings = Interchange.below(config.evaluate)
     width = model.sizes.width
     if settings.directions > width:
         raise InputError(
@@ -100,6 +101,7 @@ EXPERIMENT = Experiment(
             "program: the whole state, a learned subspace of it, or a random one of the same size. Only "
             "pairs that the model answers rightly without an exchange count. Their counterfactual answer is "
             "another one, so accuracy is 0 where the state is not used. Bands: 95% intervals.",
+            module="cadmus.labs.interchange.figure",
         ),
     ),
 )

@@ -1,0 +1,1 @@
+"""Circuits: which edges between the parts of a model carry a variable of the VM."""

@@ -1,0 +1,1 @@
+"""Interchange interventions: which variables of the VM a model uses, and a score for features of states."""

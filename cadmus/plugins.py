@@ -1,0 +1,88 @@
+"""Labs: folders of ``cadmus/labs`` that add to the core, which imports none of them.
+
+A lab holds all that one finding needs beyond the core; without its folder, nothing of it is left. Its module
+``settings`` declares what it adds, under names that this module collects from all labs:
+
+=============== =========================================================================================
+``TRAIN``       sections of the config below ``train``, by name; those of other sections alike
+``EXPERIMENTS`` settings of its experiments, by name; the module of an experiment has its name
+``SCORES``      suffixes of files for ``cadmus score``, each with the module of a :class:`Scoring`
+=============== =========================================================================================
+
+``docs/labs.md`` adds one.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, create_model
+
+from cadmus.errors import InputError
+
+S = TypeVar("S", bound=BaseModel)
+
+FOLDER = Path(__file__).parent / "labs"
+NAMES = tuple(sorted(path.parent.name for path in FOLDER.glob("*/settings.py")))
+"""Labs that are there."""
+
+
+def module(lab: str, name: str) -> ModuleType:
+    """Import a module of a lab."""
+    try:
+        return importlib.import_module(f"cadmus.labs.{lab}.{name}")
+    except (ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise InputError(f"{FOLDER / lab / name}.py: {problem}; mend it, or remove the folder") from error
+
+
+class Scoring(NamedTuple):
+    """``SCORING`` of a module in ``SCORES``."""
+
+    read: Callable[[Path], Any]
+    """Reads what is scored from a file."""
+    score: Callable[..., Any]
+    """Returns the scores as a table, of a model, what was read, pairs of programs, directions, a seed and the
+    ``dataset`` of the model."""
+    columns: tuple[str, ...]
+    """Columns with scores, besides ``variable`` and ``programs``."""
+    variables: tuple[str, ...]
+    """Variables that a whole entry has."""
+
+
+@functools.cache
+def declared(kind: str) -> dict[str, tuple[str, Any]]:
+    """Return what all labs declare under a name: by its key, the lab and the value."""
+    entries: dict[str, tuple[str, Any]] = {}
+    for lab in NAMES:
+        for key, value in getattr(module(lab, "settings"), kind, {}).items():
+            if key in entries:
+                problem = f"{kind}: {key!r} is also one of the lab {entries[key][0]}"
+                raise InputError(f"{FOLDER / lab / 'settings.py'}: {problem}; rename one of them")
+            entries[key] = lab, value
+    return entries
+
+
+def extended(*kinds: str) -> Callable[[type[S]], type[S]]:
+    """Return a class decorator that adds the sections that labs declare under these names."""
+
+    def extend(section: type[S]) -> type[S]:
+        fields: dict[str, Any] = {}
+        for kind in kinds:
+            for name, (lab, of_lab) in declared(kind).items():
+                if name in section.model_fields:
+                    place = FOLDER / lab / "settings.py"
+                    raise InputError(f"{place}: {kind}: {name!r} is one of the core; rename it")
+                fields[name] = of_lab, of_lab()
+        return create_model(
+            section.__name__,
+            __base__=section,
+            __module__=section.__module__,
+            __doc__=section.__doc__,
+            **fields,
+        )
+
+    return extend
