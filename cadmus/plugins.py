@@ -5,7 +5,8 @@ A lab holds all that one finding needs beyond the core; without its folder, noth
 
 =============== =========================================================================================
 ``TRAIN``       sections of the config below ``train``, by name; those of other sections alike
-``EXPERIMENTS`` settings of its experiments, by name; the module of an experiment has its name
+``OBJECTIVES``  functions of a run that tell whether it has an objective, by name, which is that of its module
+``EXPERIMENTS`` settings of its experiments, by name, which is that of its module
 ``SCORES``      suffixes of files for ``cadmus score``, each with the module of a :class:`Scoring`
 =============== =========================================================================================
 
@@ -64,6 +65,12 @@ def declared(kind: str) -> dict[str, tuple[str, Any]]:
                 raise InputError(f"{FOLDER / lab / 'settings.py'}: {problem}; rename one of them")
             entries[key] = lab, value
     return entries
+
+
+def module_of(kind: str, name: str, package: str) -> str:
+    """Return the module of an experiment or objective, which is in a lab or in a package of the core."""
+    of_labs = declared(kind)
+    return f"cadmus.labs.{of_labs[name][0]}.{name}" if name in of_labs else f"{package}.{name}"
 
 
 def extended(*kinds: str) -> Callable[[type[S]], type[S]]:

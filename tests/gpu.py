@@ -20,8 +20,7 @@ from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import load_export
 from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
-from cadmus.train.batches import PackedBatch, pack_batch
-from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import NO_TARGET, Drawn, PackedBatch, pack_batch
 from dev.bench.training import forms
 from dev.measure import PATIENCE, ROOT
 from tests.model.models import random_programs
@@ -47,7 +46,7 @@ RESUMED_NOISE = 5e-4
 def batch(request: pytest.FixtureRequest) -> PackedBatch:
     """Packed programs in rows of several lengths."""
     programs = random_programs(100, 4, 60)
-    return pack_batch(programs, np.ones(len(programs)), request.param)
+    return pack_batch(Drawn.of(programs, np.ones(len(programs))), request.param)
 
 
 def logits_and_gradients(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:

@@ -30,8 +30,6 @@ from cadmus.config.loading import (
 )
 from cadmus.config.training import (
     PAPER,
-    InterchangeTraining,
-    LabelOnly,
     Model,
     StateLabels,
     Subset,

@@ -46,6 +46,9 @@ class Template(Section):
     """keep programs that are drawn again, so that short ones stay as frequent as they are drawn; otherwise
     they are dropped as long as an eighth of those drawn are new"""
 
+    def is_used(self) -> bool:
+        return self.train > 0
+
 
 class ExpressionTemplate(Template):
     """Two number expressions and a comparator, such as `62*4+54*4-=` or `83-2*45+1->`."""
@@ -134,9 +137,6 @@ class Templates(Section):
     apply_labels: SequenceTemplate = SequenceTemplate()
     complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
     trace: Trace = Trace()
-
-    def unused(self) -> Collection[str]:
-        return [name for name, template in self if not template.train]
 
 
 TEMPLATES = tuple(Templates.model_fields)

@@ -37,6 +37,13 @@ class Section(Checked):
         """Return the section of this class in its parent, whose declaration does not have those of labs."""
         return next(value for _, value in parent if type(value) is cls)
 
+    def is_used(self) -> bool:
+        """Tell whether anything depends on the section."""
+        return True
+
+    def check(self, run: Any) -> None:
+        """Raise ValueError, with the path of a field, if the section does not fit the rest of the config."""
+
     def unused(self) -> Collection[str]:
         """Return the fields on which nothing depends, because of the values of others."""
         return ()
@@ -60,8 +67,9 @@ def what_counts(section: Section, always: Collection[str] = ()) -> dict[str, Any
     counted, unused = {}, section.unused()
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
+        is_used = name not in unused and not (isinstance(value, Section) and not value.is_used())
         differs = field.is_required() or value != field.default
-        if name in always or (differs and name not in unused):
+        if name in always or (differs and is_used):
             counted[field.serialization_alias or name] = plain(value)
     return counted
 

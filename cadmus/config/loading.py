@@ -16,13 +16,13 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
+from cadmus import plugins
 from cadmus.config.dataset import FIRST_FIELDS, TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate
 from cadmus.config.fields import Count, RunName, Section, what_counts
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
-from cadmus.isa import VOCABULARY_SIZE
 from cadmus.tables import counted
 
 T = TypeVar("T")
@@ -36,6 +36,8 @@ EXTENDS = "extends"
 RENAMED = {
     "evaluate.probe.inverse_regularisation": "inverse_regularization",
     "train.interchange": "interchange_training",
+    "train.order": "curriculum.order",
+    "train.order_seed": "curriculum.seed",
     "train.label_only.share": "fraction",
     "train.verdict": "reinforcement",
 }
@@ -77,24 +79,21 @@ class Config(Section):
                 raise ValueError(f"train.{field}: must be at most {blocks}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
-        if self.model.attention == "full":
-            self._check_diffusion()
+        for parent in (self.model, self.train, self.evaluate):
+            for _, section in parent:
+                if isinstance(section, Section):
+                    section.check(self)
+        if self.model.attention == "full" and self.objectives == self.train.objectives(self.model):
+            raise ValueError(
+                "model.attention: full needs an objective of a lab that is not there; set causal"
+            )
         return self
-
-    def _check_diffusion(self) -> None:
-        if self.train.order == "solving":
-            raise ValueError("train.order: solving needs model.attention causal")
-        for name in ("reinforcement", "interchange_training", "label_only"):
-            if fraction := getattr(self.train, name).fraction:
-                raise ValueError(f"train.{name}.fraction: needs model.attention causal, got {fraction}")
-        if self.dataset.max_length >= VOCABULARY_SIZE:
-            rule = f"must be below {VOCABULARY_SIZE} with model.attention full, where a token is a length"
-            raise ValueError(f"dataset.max_length: {rule}, got {self.dataset.max_length}")
 
     @property
     def objectives(self) -> list[str]:
-        """Names of the objectives of the training."""
-        return self.train.objectives(self.model)
+        """Names of the objectives of the training: those of the core, then those of labs."""
+        of_labs = plugins.declared("OBJECTIVES").items()
+        return [*self.train.objectives(self.model), *(name for name, (_, has) in of_labs if has(self))]
 
     @property
     def row_length(self) -> int:

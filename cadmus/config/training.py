@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from cadmus import plugins
 from cadmus.config.dataset import TEMPLATE_OF, TEMPLATES
 from cadmus.config.fields import (
     Above0,
@@ -14,7 +15,6 @@ from cadmus.config.fields import (
     Distinct,
     Fraction,
     Integer,
-    Interval,
     NonNegative,
     Positive,
     Rate,
@@ -46,8 +46,8 @@ class Model(Section):
     activation: Literal["gelu", "relu2"] = "gelu"
     """activation of the MLP; `relu2` is the square of ReLU"""
     attention: Literal["causal", "full"] = "causal"
-    """what a token attends to: itself and the earlier ones; or, for masked diffusion, all tokens of the
-    program, in a prompt those of the prompt"""
+    """what a token attends to: itself and the earlier ones, or all tokens of the program, in a prompt those
+    of the prompt"""
 
     @property
     def depth(self) -> int:
@@ -126,53 +126,6 @@ class StateLabels(Section):
         return {name: weight for name in names if (weight := getattr(self, name))}
 
 
-class LabelOnly(Section):
-    """Pairs of five-instruction expressions that only state supervision learns from.
-
-    No token of them is predicted. So a model gets to know numbers that it never compares.
-    """
-
-    fraction: Annotated[Fraction, Field(lt=1)] = 0.0
-    """fraction of the batch; 0 for none"""
-    values: Interval = [-60, 60]
-    """smallest and largest value of an expression, drawn uniformly"""
-
-    def count(self, batch_size: int) -> int:
-        """Return how many programs of a batch are label-only."""
-        return round(self.fraction * batch_size)
-
-
-class InterchangeTraining(Section):
-    """Interchange intervention training: answers shall depend on a state by what its labels read alone.
-
-    All else in the state is exchanged with that of another program, and the answer stays the same.
-    """
-
-    fraction: Fraction = 0.0
-    """fraction of the states that are exchanged; 0 trains without"""
-    variable: Literal["comparison", "value"] = "comparison"
-    """what is kept: before a comparator what `second` and `difference` read, or before another answer what
-    `magnitude` reads"""
-    shift: NonNegative = 60.0
-    """in half of the states, both numbers of a comparison are moved together, by at most this"""
-    exchange: bool = True
-    """without it, states are moved alone: a control"""
-    donors: Literal["all", "compared"] = "all"
-    """states to exchange with, or without those of label-only programs: a control"""
-    directions: Literal["labels", "random"] = "labels"
-    """what is kept, or as many random directions: a control"""
-    start: Fraction = 0.0
-    """fraction of the steps before the first exchange"""
-    stop: Fraction = 1.0
-    """fraction of the steps up to the last exchange"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "InterchangeTraining":
-        if self.start >= self.stop:
-            raise ValueError(f"start: must be below stop {self.stop:g}, got {self.start:g}")
-        return self
-
-
 class Subset(Section):
     """A subset of the training programs. Those with one subject are in it together, or none of them is.
 
@@ -185,6 +138,9 @@ class Subset(Section):
     """seed of the choice"""
     templates: Distinct[Template] | None = None
     """templates to keep; all when null"""
+
+    def is_used(self) -> bool:
+        return self.fraction < 1 or self.templates is not None
 
 
 class Reinforcement(Section):
@@ -211,6 +167,15 @@ class Reinforcement(Section):
     weight: Annotated[Above0, Field(le=1_000)] = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
 
+    def is_used(self) -> bool:
+        return self.fraction > 0
+
+    def check(self, run: Any) -> None:
+        if self.fraction and run.model.attention != "causal":
+            raise ValueError(
+                f"train.reinforcement.fraction: needs model.attention causal, got {self.fraction}"
+            )
+
 
 def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
     fields = {
@@ -233,6 +198,7 @@ def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
     return entries
 
 
+@plugins.extended("TRAIN")
 class Train(Section):
     """Training."""
 
@@ -250,12 +216,6 @@ class Train(Section):
     """programs per forward pass on one rank; all programs of the rank when null"""
     row_length: Annotated[Positive, Field(le=65_536)] | None = None
     """tokens per packed row; when null, the longest program, rounded up to a multiple of 8"""
-    order: Literal["mixture", "staged", "random", "level", "solving"] = "mixture"
-    """order of the programs: `mixture` draws from all; in the first half of the steps `staged` adds template
-    after template, `random` does so in a random order, and `level` adds harder programs of each; `solving`
-    draws most from templates that the model solves half of the time"""
-    order_seed: Count = 0
-    """seed of the order `random`"""
     subset: Subset = Subset()
     """programs to train on; by default all of the dataset"""
     optimizer: Literal["adam", "muon"] = "muon"
@@ -275,8 +235,7 @@ class Train(Section):
     clip: NonNegative = 0.0
     """maximum gradient norm; 0 disables clipping"""
     prompt_weight: Fraction = 0.1
-    """loss weight of a prompt token, relative to a completion token; with full attention, the fraction of
-    programs whose prompt ends elsewhere"""
+    """loss weight of a prompt token, relative to a completion token"""
     state_weight: NonNegative = 0.0
     """loss weight of state supervision, which predicts the VM's stack after every token by a layer that is
     not exported; 0 trains without"""
@@ -286,10 +245,6 @@ class Train(Section):
     """block whose output predicts the state; two before the last when null"""
     pair_layer: Positive | None = None
     """block whose output predicts `second` and `difference`; one before the last when null"""
-    label_only: LabelOnly = LabelOnly()
-    """programs for state supervision alone"""
-    interchange_training: InterchangeTraining = InterchangeTraining()
-    """interchange intervention training"""
     reinforcement: Reinforcement = Reinforcement()
     """reinforcement learning in the last steps"""
     previous_token_heads: Count = 2
@@ -315,13 +270,7 @@ class Train(Section):
     """exports during training, for accuracy by compute; log-spaced over the steps, including the last"""
 
     def unused(self) -> Collection[str]:
-        unused = [
-            name
-            for name in ("label_only", "interchange_training", "reinforcement")
-            if not getattr(self, name).fraction
-        ]
-        if not self.state_weight:
-            unused += ["state_labels", "state_layer", "pair_layer"]
+        unused = [] if self.state_weight else ["state_labels", "state_layer", "pair_layer"]
         if self.optimizer != "muon":
             unused += ["matrix_learning_rate"]
         return unused
@@ -343,19 +292,11 @@ class Train(Section):
         if not self.divides(ranks):
             rule = f"must divide the {self.batch_size // ranks} programs of a rank"
             raise ValueError(f"micro_batch_size: {rule}, got {self.micro_batch_size}")
-        self._check_order()
-        self._check_labels()
         if self.optimizer == "muon":
             self._check_muon()
         else:
             self._check_adam()
         return self
-
-    def _check_order(self) -> None:
-        if self.order_seed and self.order != "random":
-            raise ValueError(f"order_seed: needs order random, got {self.order}")
-        if self.subset != Subset() and self.order != "mixture":
-            raise ValueError(f"subset: needs order mixture, got {self.order}")
 
     def _check_muon(self) -> None:
         if self.matrix_learning_rate is None:
@@ -375,26 +316,10 @@ class Train(Section):
             rule = "must be 1, 2 or 3 with the optimizer adam"
             raise ValueError(f"deepspeed.zero_optimization.stage: {rule}, got {stage!r}")
 
-    def _check_labels(self) -> None:
-        training = self.interchange_training
-        labels = ("second", "difference") if training.variable == "comparison" else ("magnitude",)
-        missing = [name for name in labels if not (self.state_weight and getattr(self.state_labels, name))]
-        if training.fraction and missing:
-            problem = f"{training.variable} needs state_labels.{missing[0]} and state_weight above 0"
-            raise ValueError(f"interchange_training.variable: {problem}")
-        if self.label_only.fraction and not self.state_weight:
-            raise ValueError(
-                "label_only.fraction: needs a state_weight above 0; nothing else learns from them"
-            )
-        if self.label_only.count(self.batch_size) == self.batch_size:
-            raise ValueError(f"label_only.fraction: leaves no other program of {self.batch_size}; lower it")
-
     def objectives(self, model: Model) -> list[str]:
-        """Return the names of the objectives, modules in ``cadmus/train/objectives``, with a weight."""
+        """Return the names of the objectives of the core, modules in ``cadmus/train/objectives``."""
         weights = {
             "next_token": model.attention == "causal",
-            "masked_diffusion": model.attention == "full",
-            "solving": self.order == "solving",
             "state_supervision": self.state_weight,
             "reinforcement": len(self.reinforcement_steps),
         }

@@ -46,8 +46,7 @@ def get(name: str) -> Experiment:
 
 def module_of(name: str) -> str:
     """Return the module of the experiment called ``name``, which may be in a lab."""
-    of_labs = plugins.declared("EXPERIMENTS")
-    return f"cadmus.labs.{of_labs[name][0]}.{name}" if name in of_labs else f"{__name__}.{name}"
+    return plugins.module_of("EXPERIMENTS", name, __name__)
 
 
 def asking(model: Model) -> list[str]:

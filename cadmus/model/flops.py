@@ -13,16 +13,16 @@ def parameter_count(sizes: Model) -> int:
     return embedding_count(sizes) + sizes.layers * block + layer_norm
 
 
-def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int = 0) -> float:
+def training_flops(sizes: Model, tokens: float, pairs: float, head_outputs: int = 0) -> float:
     """Return the model FLOPs of forward and backward passes: 6 · M · tokens + 12 · depth · width · pairs.
 
     M counts the parameters of the matrices, once for each loop: depth · (4 · width² + 2 · width · mlp) in the
     blocks, and vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four
     backward.  In each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum.
     Norms, softmax, padding and optimizer are not counted.
-    ``pairs`` are as in :func:`causal_pairs`, ``state_classes`` the outputs for state supervision.
+    ``pairs`` are as in :func:`causal_pairs`, ``head_outputs`` those of the heads of objectives.
     """
-    outputs = isa.VOCABULARY_SIZE + state_classes
+    outputs = isa.VOCABULARY_SIZE + head_outputs
     matrices = sizes.depth * block_matrices(sizes) + outputs * sizes.width
     return 6 * matrices * tokens + 12 * sizes.depth * sizes.width * pairs
 
@@ -35,6 +35,11 @@ def causal_pairs(tokens: np.ndarray) -> np.ndarray:
 def full_pairs(prompts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """As :func:`causal_pairs`, with full attention; a prompt attends to itself alone."""
     return prompts**2 + (tokens - prompts) * tokens
+
+
+def attended_pairs(attention: str, prompts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Return the pairs of programs of ``tokens`` with an attention of :class:`cadmus.config.Model`."""
+    return causal_pairs(tokens) if attention == "causal" else full_pairs(prompts, tokens)
 
 
 def block_matrices(sizes: Model) -> int:

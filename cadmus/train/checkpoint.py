@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cadmus import config, store
-from cadmus.config.fields import Count, Fraction, Positive
+from cadmus.config.fields import Count, Positive
 from cadmus.errors import InputError, RankLocalError, reading
 from cadmus.model.export import weights_digest
 from cadmus.records import Record, Sealed
@@ -144,7 +144,8 @@ class Values(Record):
     """The content of a checkpoint besides the training state."""
 
     progress: Progress
-    rates: list[dict[str, Fraction]] = Field([{}, {}, {}], min_length=3, max_length=3)
+    order: dict[str, Any] | None = None
+    """State of the order of the programs, see :meth:`cadmus.train.order.Order.state`."""
 
 
 class Metadata(Sealed):

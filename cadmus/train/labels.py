@@ -15,11 +15,10 @@ import numpy as np
 from cadmus.config import Dataset, StateLabels, Train
 from cadmus.dataset.splits import excluded_pairs
 from cadmus.programs import Programs, join
+from cadmus.train.packing import NO_TARGET
 from cadmus.vm.compiled import execute
 from cadmus.vm.values import NUMBER, SEQUENCE, Outcome
 
-NO_TARGET = -100
-"""Target where there is nothing to predict, which losses ignore."""
 LARGEST = 40
 """Integers from -LARGEST to LARGEST are classes of their own."""
 LONGEST = 6

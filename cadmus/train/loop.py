@@ -2,7 +2,8 @@
 
 Read :class:`Training` from top to bottom. A step is ``train_step``, which launches it (batch, losses,
 backward, optimizer), and ``finish_step``, which reads its losses and writes its metrics and snapshot. On a
-GPU the next step is launched before the last one is finished (:mod:`cadmus.train.launching`).
+GPU, which computes what this process has told it to some time later, the next step is launched before the
+losses of the last one are read. A CPU computes at once, so each step is finished before the next one.
 """
 
 import math
@@ -10,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from cadmus import config
 from cadmus.errors import InputError, Interrupted, RankLocalError
@@ -23,16 +24,12 @@ from cadmus.model.gpt import GPT, attend_to_previous
 from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import cores, seed_of
-from cadmus.train import checkpoint, data, engine
-from cadmus.train.batches import Loader, Prefetcher
+from cadmus.train import checkpoint, data, engine, objectives
 from cadmus.train.compiling import compile_blocks
-from cadmus.train.labels import state_outputs
-from cadmus.train.launching import Launched, copied, runs_ahead
+from cadmus.train.heads import Head, HeadedGPT
+from cadmus.train.loader import Batch, Prefetcher
 from cadmus.train.metrics import START, Display, MetricsFile, advance
-from cadmus.train.objectives import build
-from cadmus.train.objectives.objective import Setting, forward
-from cadmus.train.objectives.state_supervision import SupervisedGPT
-from cadmus.train.order import Rates
+from cadmus.train.objectives.objective import Objective, Setting, forward
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import Place, deferred_signals, on_first_rank
 
@@ -41,6 +38,19 @@ if TYPE_CHECKING:
 
 WORKERS = 4
 """Processes that prepare batches for a GPU, at most: labels take longer than a step of a small model."""
+
+
+class Launched(NamedTuple):
+    """A step that the device may still be computing."""
+
+    step: int
+    """Counted from 0."""
+    batch: Batch
+    learning_rate: float
+    totals: Tensor
+    """1 if a rank has received a signal, then the sums of all objectives, over all ranks once ``wait`` has
+    returned."""
+    wait: Callable[[], object]
 
 
 def train(
@@ -101,19 +111,21 @@ class Training:
         self.config, self.data_digest, self.paths, self.log = run, data_digest, paths, log
         self.place, self.device = place, place.device
         self.description = checkpoint.describe(run, data_digest)
-        self.step, self.progress, self.rates = 0, START, Rates()
+        self.step, self.progress = 0, START
         self.init = read_init(run)
 
         # The batches. One seed decides the order of the programs, the first weights and what is sampled.
         seed = seed_of(run.seed, "train", run.train.seed)
-        loader = Loader(data.share(read), seed, run, place, self.rates)
+        loader = objectives.make_loader(run, data.share(read), seed, place)
+        self.order = loader.order
 
         # The model. Nothing may draw random numbers between the seed and the weights.
         torch.manual_seed(seed % 2**64)
-        model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
+        kinds = objectives.of(run)
+        model = build_model(run, kinds)
         attend_to_previous(model, run.train.previous_token_heads)
         if run.train.init is not None:
-            # The layers of state supervision are not exported, so they keep their random weights.
+            # Heads are not exported, so they keep their random weights.
             model.load_state_dict(load_export(run.train.init).state_dict(), strict=False)
 
         # The blocks are compiled before the engine wraps the model, which then runs the compiled ones.
@@ -132,15 +144,15 @@ class Training:
                 self.engine = engine.initialize(model, run.train, place.device)
                 engine.restore(self.engine, tensors, saved.adam_steps, run.row_length)
             self.step, self.progress = saved.step, saved.values["progress"]
-            self.rates.history, self.rates.step = saved.values["rates"], saved.step
+            self.order.restore(saved.values["order"], saved.step)
             log(f"resuming after step {self.step} from {saved.path}")
 
         # The terms of the loss, each with its sums and metrics.
-        self.objectives = build(Setting(run, place, self.engine, read, seed, log))
+        setting = Setting(run, place, self.engine, read, seed, log)
+        self.objectives = [kind(setting) for kind in kinds]
 
-        # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step. The
-        # rates of solving are known to this process alone.
-        with_workers = runs_ahead(place.device) and run.train.order != "solving"
+        # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
+        with_workers = runs_ahead(place.device) and not self.order.follows_training
         workers = min(WORKERS, cores()) if with_workers else 0
         self.batches = Prefetcher(loader.load, range(self.step, run.train.steps), workers, place.device)
         self.validation: Validation | None = None
@@ -232,8 +244,7 @@ class Training:
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         self.progress = advance(self.progress, {**metrics, "seconds": seconds})
-        if self.config.train.order == "solving":
-            self.rates.advance(metrics["rates"])
+        self.order.advance(metrics)
         metrics |= {
             "tokens_per_second": batch.tokens / seconds,
             "validation_loss": None,
@@ -258,8 +269,13 @@ class Training:
 
     def _metrics(self, launched: Launched, sums: list[float]) -> dict[str, Any]:
         """Return the metrics of a step from the sums of its objectives over all ranks."""
-        train, batch = self.config.train, launched.batch
-        flops = training_flops(self.config.model, batch.tokens, batch.pairs, state_outputs(train))
+        train, batch, heads = (
+            self.config.train,
+            launched.batch,
+            getattr(self.engine.module, "named_heads", {}),
+        )
+        outputs = sum(head.out_features for head in heads.values())
+        flops = training_flops(self.config.model, batch.tokens, batch.pairs, outputs)
         metrics: dict[str, Any] = {
             # An objective may have no metrics at some steps; a column needs a value at all of them.
             **{name: None for objective in self.objectives for name in objective.names},
@@ -295,7 +311,7 @@ class Training:
         if self.place.rank == 0:
             self.metrics.flush()
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
-        values = {"progress": self.progress, "rates": self.rates.history}
+        values = {"progress": self.progress, "order": self.order.state()}
         checkpoint.save(self.engine, place, self.step, self.description, values, keep)
 
     def _export(self, directory: Path, validation: "Validation | None" = None) -> dict[str, Any]:
@@ -304,7 +320,7 @@ class Training:
 
         def export() -> dict[str, Any]:
             checkpoint.check_finite(weights, self.step)
-            # Without the layers of state supervision.
+            # Without heads.
             model = GPT(self.config.model)
             engine.load_weights(model, weights.__getitem__)
             on_gpu = self.device.type == "cuda"
@@ -323,6 +339,37 @@ class Training:
             return validation.measure(model.to(self.device)) if validation else {}
 
         return on_first_rank(export)
+
+
+def build_model(run: config.Config, kinds: list[type[Objective]]) -> GPT:
+    """Return the model with the heads and edits of its objectives."""
+
+    def heads() -> dict[str, Head]:
+        return {name: head for kind in kinds for name, head in kind.heads(run).items()}
+
+    edits = [edit for kind in kinds if (edit := kind.edit(run)) is not None]
+    # A model without state supervision has neither.
+    if not edits and not any(kind.heads is not Objective.heads for kind in kinds):
+        return GPT(run.model)
+    return HeadedGPT(run.model, heads, edits)
+
+
+def runs_ahead(device: torch.device) -> bool:
+    """Return True if the device computes later than it is told to."""
+    return device.type == "cuda"
+
+
+def copied(totals: Tensor, reduction: Any) -> tuple[Tensor, Callable[[], object]]:
+    """Return totals that are being reduced, on the host, and the function that waits for them."""
+    if totals.device.type == "cpu":
+        return totals, reduction.wait
+    # Only the stream of the GPU waits here, not this process.
+    reduction.wait()
+    # A copy that is asked for later would also wait for the steps that are launched until then.
+    copy = totals.to("cpu", non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return copy, event.synchronize
 
 
 @contextmanager

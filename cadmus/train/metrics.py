@@ -6,9 +6,6 @@
 ``completion_loss``      mean over the targets in completions, in nats
 ``state_loss``           with state supervision, the weighted sum over the labels of a token, mean over all,
                          in nats
-``rates``                with ``order: solving``, by template, the fraction of training programs that
-                         the model solved before this step (:mod:`cadmus.train.objectives.solving`); null at
-                         other steps, and of templates without any
 ``reinforcement``        with reinforcement learning, by question, the fractions of the completions sampled
                          in this step that :data:`cadmus.train.objectives.reinforcement.COUNTS` names;
                          null at steps without any

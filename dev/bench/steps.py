@@ -27,8 +27,8 @@ from cadmus import config
 from cadmus.dataset.sampler import sample
 from cadmus.model.export import Trained, read_metadata_as
 from cadmus.programs import Samples
-from cadmus.train import batches, checkpoint, compiling, engine, loop, muon
-from cadmus.train.launching import Launched
+from cadmus.train import checkpoint, compiling, engine, loader, loop, muon, packing
+from cadmus.train.loop import Launched
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import count_ranks, run_ranks
 from dev.measure import ROOT, Facts, exclusive, seconds_of
@@ -39,9 +39,9 @@ ROWS = 40
 """Of the profile: operations that take the most time."""
 PROGRAMS = 100_000
 PARTS = {
-    "batch": (batches.Loader, "load"),
-    "waiting": (batches.Prefetcher, "take"),
-    "copying": (batches.PackedBatch, "to"),
+    "batch": (loader.Loader, "load"),
+    "waiting": (loader.Prefetcher, "take"),
+    "copying": (packing.PackedBatch, "to"),
     "forward": (loop, "forward"),
     "backward": (engine, "backward"),
     "optimizer": (muon.Muon, "step"),

@@ -29,8 +29,7 @@ from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.programs import stack
 from cadmus.tools import progress
-from cadmus.train.batches import pack_batch
-from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import NO_TARGET, Drawn, pack_batch
 from dev.bench import steps
 from dev.measure import ROOT, Facts, exclusive, flat, seconds_of
 
@@ -92,7 +91,7 @@ def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
     each = -(-programs // len(names))
     drawn = stack([sample(run.dataset, 0, name, "train", 0, each).programs for name in names])
     drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
-    packed = pack_batch(drawn, np.ones(programs), run.row_length)
+    packed = pack_batch(Drawn.of(drawn, np.ones(programs)), run.row_length)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)
     return [tensor.to(device) for tensor in tensors], packed.token_count

@@ -46,9 +46,8 @@ def newest(run: config.Config, model: Path, checkpoints: Path) -> tuple[Weights,
     with safe_open(found[-1] / STATE, "pt") as file:
         names = [name for name in file.keys() if name.startswith(f"{WEIGHT}/")]  # noqa: SIM118 - no mapping
         weights = {name.removeprefix(f"{WEIGHT}/"): file.get_tensor(name) for name in names}
-    # Their layers are not exported.
-    heads = ("lm_head_state.", "lm_head_pair.")
-    weights = {name: weight for name, weight in weights.items() if not name.startswith(heads)}
+    # Heads are not exported.
+    weights = {name: weight for name, weight in weights.items() if not name.startswith("heads.")}
     noted = {"config": run.model_dump(mode="json"), "data_digest": saved.description["data"]}
     return weights, {**noted, "steps": saved.step, **saved.values.progress.model_dump()}
 

@@ -6,6 +6,7 @@ import pytest
 
 from cadmus.config import PAPER, Train, find_config, load_config, parse_config, read_changes, what_counts
 from cadmus.errors import InputError
+from tests import labs
 from tests.config.quick import QUICK, VALUES, changed
 
 
@@ -63,41 +64,10 @@ from tests.config.quick import QUICK, VALUES, changed
         ("seed", 2**63, "must have at most 64 bits, got 9223372036854775808"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),
         ("train.pair_layer", 99, "must be at most model.layers"),
-        ("train.label_only.fraction", 1, "must be less than 1, got 1"),
-        (
-            "train",
-            {"steps": 2, "label_only": {"fraction": 0.1}},
-            "label_only.fraction: needs a state_weight above 0",
-        ),
-        (
-            "train",
-            {"steps": 2, "batch_size": 4, "state_weight": 1, "label_only": {"fraction": 0.9}},
-            "label_only.fraction: leaves no other program of 4; lower it",
-        ),
-        (
-            "train.interchange_training",
-            {"fraction": 0.5},
-            "variable: comparison needs state_labels.second and state_weight above 0",
-        ),
-        (
-            "train",
-            {"steps": 2, "state_weight": 1, "interchange_training": {"fraction": 0.5, "variable": "value"}},
-            "interchange_training.variable: value needs state_labels.magnitude and state_weight above 0",
-        ),
-        (
-            "train.interchange_training",
-            {"start": 0.5, "stop": 0.5},
-            "interchange_training.start: must be below stop 0.5, got 0.5",
-        ),
-        ("train.order_seed", 3, "needs order random, got mixture"),
         ("train.subset", {"fraction": 0.0}, "fraction: must be greater than 0, got 0.0"),
         ("train.subset", {"templates": ["trace"]}, "templates: trace has no train programs; remove it"),
-        (
-            "train",
-            {"steps": 2, "order": "staged", "subset": {"seed": 1}},
-            "subset: needs order mixture, got staged",
-        ),
         ("name", "../up", "must match pattern '^[A-Za-z0-9][A-Za-z0-9_-]*$', got '../up'"),
+        *((*value, message) for message, value in labs.samples("REFUSED").items()),
     ],
 )
 def test_invalid_values(path, value, problem):

@@ -5,13 +5,13 @@ import numpy as np
 import torch._dynamo
 import torch.distributed.fsdp  # noqa: F401
 
-from cadmus.config import Dataset, StateLabels
+from cadmus.config import parse_config
 from cadmus.programs import Programs
 from cadmus.train import validation  # noqa: F401
-from cadmus.train.batches import Supervision, pack_batch
-from cadmus.train.labels import state_labels
 from cadmus.train.objectives import reinforcement  # noqa: F401
-from tests.train import worker  # noqa: F401
+from cadmus.train.objectives.state_supervision import LabeledStates
+from cadmus.train.packing import Drawn, pack_batch
+from tests.train import runs, worker  # noqa: F401
 
-_PROGRAMS = Programs.from_strings(["34+7="])
-pack_batch(_PROGRAMS, np.array([4]), 6, Supervision(*state_labels(_PROGRAMS, StateLabels(), Dataset())))
+_RUN = parse_config(runs.run_config(), "preload")
+pack_batch(Drawn.of(Programs.from_strings(["34+7="]), np.array([4])), 6, [LabeledStates(_RUN)])

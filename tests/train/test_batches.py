@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
-from cadmus.train.batches import Loader, Prefetcher, Supervision, deal, pack, pack_batch
-from cadmus.train.labels import NO_TARGET
+from cadmus.train.loader import Prefetcher, deal
+from cadmus.train.objectives import make_loader
+from cadmus.train.packing import NO_TARGET, Drawn, Supervision, pack, pack_batch
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
 from tests.train.runs import run_config
@@ -23,44 +24,19 @@ def small(**train) -> config.Config:
     return config.parse_config(run_config(**{"steps": 1, "batch_size": 4, **train}), "test")
 
 
-def test_label_only_programs_have_labels_and_no_targets():
-    strings = ["34+7=", "u", "12+0>", "55="]
-    training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
-    labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
-    run = small(batch_size=8, label_only={"fraction": 0.5}, **labels)
-    batch = Loader(training_set, 0, run).load(0)
-    (packed,) = batch.micro_batches
-    assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
-    assert batch.tokens == batch.targets + 4 * 10 == int((packed.labels[..., 0] != NO_TARGET).sum())
-    only = [
-        segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()
-    ]
-    assert len(only) == 4
-    # Each expression of five instructions leaves a number.
-    assert all(packed.numbers[packed.segments == segment][[4, 9]].isfinite().all() for segment in only)
-
-
-def test_states_are_exchanged_from_start_to_stop():
-    training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
-    labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
-    between = {"fraction": 1.0, "start": 0.25, "stop": 0.75}
-    loader = Loader(training_set, 0, small(steps=8, batch_size=2, **labels, interchange_training=between))
-    exchanged = [loader.load(step).micro_batches[0].exchange is not None for step in range(8)]
-    assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
-
-
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_workers_prepare_the_same_batches(workers):
     """Over the end of an epoch, from a step in the middle."""
     programs = random_programs(40, 4, 30, seed=2)
     training_set = Samples(programs, programs.lengths)
-    loader = Loader(training_set, 3, small(batch_size=16, state_weight=1.0))
+    loader = make_loader(small(batch_size=16, state_weight=1.0), training_set, 3)
     prefetcher = Prefetcher(loader.load, range(2, 9), workers)
     for step in range(2, 9):
         (packed,), (wanted,) = prefetcher.take().micro_batches, loader.load(step).micro_batches
         prefetcher.prepare()
-        for name in ("tokens", "positions", "segments", "targets", "completion_mask", "labels"):
+        for name in ("tokens", "positions", "segments", "targets", "completion_mask"):
             assert torch.equal(getattr(packed, name), getattr(wanted, name)), name
+        assert torch.equal(packed.columns["labels"], wanted.columns["labels"])
     prefetcher.close()
 
 
@@ -89,7 +65,7 @@ def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
     batches = [
-        Loader(training_set, 0, small(), Place(rank, 2, torch.device("cpu"))).load(0) for rank in (0, 1)
+        make_loader(small(), training_set, 0, Place(rank, 2, torch.device("cpu"))).load(0) for rank in (0, 1)
     ]
     tokens = [len(string) for string in strings]
     for batch in batches:
@@ -125,14 +101,14 @@ def test_packing_fills_the_rows():
     assert pack(np.array([7, 6, 2]), 10)[0].tolist() == [0, 1, 0], "into the fullest row with room"
     programs = random_programs(256, 6, 30)
     for row_length, fill in ((64, 0.97), (128, 0.95)):
-        packed = pack_batch(programs, np.ones(256), row_length)
+        packed = pack_batch(Drawn.of(programs, np.ones(256)), row_length)
         assert packed.token_count > fill * packed.tokens.numel()
 
 
 @given(st.lists(st.text(sorted(set(isa.TOKEN_ID) - {"."}), min_size=1, max_size=15), min_size=1, max_size=12))
 def test_a_packed_batch_holds_each_program_once(strings):
     prompt_lengths = np.array([len(string) // 2 for string in strings])
-    packed = pack_batch(Programs.from_strings(strings), prompt_lengths, 16)
+    packed = pack_batch(Drawn.of(Programs.from_strings(strings), prompt_lengths), 16)
     found = []
     for row in range(len(packed.tokens)):
         for segment in packed.segments[row].unique():
@@ -154,16 +130,23 @@ def test_a_packed_batch_holds_each_program_once(strings):
 
 def test_labels_are_packed_with_their_instructions():
     programs = random_programs(50, 1, 20)
-    labels = np.stack([np.arange(len(programs.data)), np.arange(len(programs.data)) + 7], 1)
-    packed = pack_batch(programs, np.ones(50), 32, Supervision(labels))
+
+    class Numbered(Supervision):
+        def annotate(self, tokens):
+            numbers = np.arange(len(tokens.token))
+            tokens.columns["labels"] = NO_TARGET, np.stack([numbers, numbers + 7], 1)
+
+    drawn = Drawn.of(programs, np.ones(50))
+    packed = pack_batch(drawn, 32, [Numbered()])
+    labels = packed.columns["labels"]
     starts = programs.offsets[:-1]
     for row, column in np.argwhere(packed.segments.numpy() >= 0):
         segment, position = packed.segments[row, column], packed.positions[row, column]
         at = starts[segment] + position
-        assert packed.labels[row, column].tolist() == [at, at + 7]
-    assert (packed.labels[packed.segments < 0] == NO_TARGET).all()
-    assert int((packed.labels != NO_TARGET).sum()) == 2 * (packed.targets != NO_TARGET).sum()
-    assert pack_batch(programs, np.ones(50), 32).labels is None
+        assert labels[row, column].tolist() == [at, at + 7]
+    assert (labels[packed.segments < 0] == NO_TARGET).all()
+    assert int((labels != NO_TARGET).sum()) == 2 * (packed.targets != NO_TARGET).sum()
+    assert pack_batch(drawn, 32).columns == {}
 
 
 def test_programs_are_dealt_by_length_to_parts_with_as_many_tokens():

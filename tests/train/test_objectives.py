@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from cadmus import config
-from cadmus.train.batches import Batch, PackedBatch
-from cadmus.train.labels import CLASSES, NO_TARGET
+from cadmus.train.labels import CLASSES
+from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Outputs, Setting
 from cadmus.train.objectives.state_supervision import StateSupervision
+from cadmus.train.packing import NO_TARGET, PackedBatch
 from cadmus.train.ranks import Place
 from tests.checkout import ROOT, copy_folder
 from tests.commands import python
@@ -52,10 +53,14 @@ def test_the_loss_of_state_supervision_by_hand():
     packed = PackedBatch(
         *[empty] * 5,
         token_count=2,
-        labels=torch.tensor([[[7, 4], [9, NO_TARGET]]]),
-        numbers=torch.tensor([[[13.0], [torch.nan]]]),
+        columns={
+            "labels": torch.tensor([[[7, 4], [9, NO_TARGET]]]),
+            "numbers": torch.tensor([[[13.0], [torch.nan]]]),
+        },
     )
-    loss = objective.loss(Outputs(empty, empty, empty, logits), packed, Batch([], 6, 0, 0, 0), True)
+    loss = objective.loss(
+        Outputs(empty, empty, empty, {"state": logits}), packed, Batch([], 6, 0, 0, 0), True
+    )
     uniform, of_sum = np.log(CLASSES), np.log(CLASSES - 1 + np.e) - 1
     # The number is 10 instead of 13: smooth L1 gives 2.5, a tenth of which counts.
     total = 2 * uniform + 0.5 * of_sum + 2.0 * 0.25

@@ -13,7 +13,7 @@ from cadmus.config import load_config
 from cadmus.errors import InputError, Interrupted
 from cadmus.programs import Samples
 from cadmus.train import loop
-from cadmus.train.launching import Launched
+from cadmus.train.loop import Launched
 from cadmus.train.paths import RunPaths
 from tests.model.models import random_programs
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from cadmus.train.batches import Batch, PackedBatch
+from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs
+from cadmus.train.packing import PackedBatch
 
 
 class NextToken(Objective):

@@ -36,10 +36,11 @@ from cadmus.evaluate.questions import named, questions_of
 from cadmus.model.flops import causal_pairs, training_flops
 from cadmus.programs import Samples, join, stack
 from cadmus.tools import seed_of
-from cadmus.train.batches import Batch, PackedBatch, pack_batch
 from cadmus.train.data import Read
+from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting, forward
 from cadmus.train.objectives.sampler import Sampler
+from cadmus.train.packing import Drawn, PackedBatch, pack_batch
 
 POOL = 200_000
 """Training programs of each template, from the first, whose prompts are asked."""
@@ -159,7 +160,8 @@ class Reinforcement(Objective):
         # The ranks compute together, so each has at least one.
         rows = np.array([copies[0] for copies in same.values()] or [0])
         credit = np.array([credit[copies].sum(0) for copies in same.values()] or [0 * credit[0]])
-        packed = pack_batch(programs.take(rows), prompt_length[rows], self._run.row_length).to(self.device)
+        learned = Drawn.of(programs.take(rows), prompt_length[rows])
+        packed = pack_batch(learned, self._run.row_length).to(self.device)
 
         # A prompt is computed once. Sampling is a forward pass, a third of training.
         every = np.arange(0, len(texts), k)

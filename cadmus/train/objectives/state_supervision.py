@@ -1,20 +1,39 @@
 """State supervision: the model also predicts the state of the VM after every token.
 
-:mod:`cadmus.train.labels` has the labels, :class:`SupervisedGPT` the layers that predict them.
+:mod:`cadmus.train.labels` has the labels. Two heads predict them: ``pair`` the second number and the
+difference, ``state`` all others.
 """
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from cadmus import config
-from cadmus.model.gpt import GPT, initialize, last
-from cadmus.train.batches import Batch, PackedBatch
-from cadmus.train.interchange_training import SCALE, Exchange, exchanged, normalized
-from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
+from cadmus.train.heads import Head
+from cadmus.train.labels import CLASSES, columns, state_labels, state_outputs
+from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting
+from cadmus.train.packing import NO_TARGET, PackedBatch, Supervision, Tokens
+
+SCALE = 20.0
+"""Integers per unit of an output for numbers, so that its weights are of the usual size."""
+CLASS_LABELS, NUMBER_LABELS = "labels", "numbers"
+"""Columns of a batch: int64 classes, and float32 numbers or NAN."""
+
+
+class LabeledStates(Supervision):
+    """Labels of every token of a batch."""
+
+    def __init__(self, run: config.Config) -> None:
+        self._labels, self._dataset = run.train.state_labels, run.dataset
+
+    def annotate(self, tokens: Tokens) -> None:
+        classes, numbers = state_labels(tokens.drawn.programs, self._labels, self._dataset)
+        tokens.columns[CLASS_LABELS] = NO_TARGET, classes
+        if numbers is not None:
+            tokens.columns[NUMBER_LABELS] = float("nan"), numbers
 
 
 class StateSupervision(Objective):
@@ -22,6 +41,20 @@ class StateSupervision(Objective):
 
     names = ("state_loss",)
     size = 1
+
+    @classmethod
+    def supervision(cls, run: config.Config, seed: int) -> Supervision:
+        return LabeledStates(run)
+
+    @classmethod
+    def heads(cls, run: config.Config) -> dict[str, Head]:
+        train, sizes = run.train, run.model
+        pair = [name for name in train.state_labels.numbers() if name != "magnitude"]
+        state_layer = train.state_layer or max(1, sizes.depth - 2)
+        heads = {"state": Head(state_layer, sizes.width, state_outputs(train) - len(pair))}
+        if pair:
+            heads["pair"] = Head(train.pair_layer or max(1, sizes.depth - 1), sizes.width, len(pair))
+        return heads
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -31,15 +64,16 @@ class StateSupervision(Objective):
         self._numbers = torch.tensor([*train.state_labels.numbers().values()], device=self.device)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
-        assert packed.labels is not None
-        sizes = [len(self._columns) * CLASSES, len(self._numbers)]
-        logits, numbers = torch.split(outputs.state_logits, sizes, 1)
+        # The magnitude is the last output of its head, so all numbers are next to each other.
+        predicted = torch.cat([outputs.heads[name] for name in ("state", "pair") if name in outputs.heads], 1)
+        logits, numbers = torch.split(predicted, [len(self._columns) * CLASSES, len(self._numbers)], 1)
+        labels = packed.columns[CLASS_LABELS].flatten()
         losses = F.cross_entropy(
-            logits.reshape(-1, CLASSES), packed.labels.flatten(), ignore_index=NO_TARGET, reduction="none"
+            logits.reshape(-1, CLASSES), labels, ignore_index=NO_TARGET, reduction="none"
         )
         total = (losses.view(len(logits), -1).sum(0) * self._columns).sum()
-        if packed.numbers is not None:
-            values = packed.numbers.flatten(0, 1)
+        if NUMBER_LABELS in packed.columns:
+            values = packed.columns[NUMBER_LABELS].flatten(0, 1)
             # Linear beyond an error of 1, and a tenth: as large as the losses of classes.
             errors = F.smooth_l1_loss(SCALE * numbers, values.nan_to_num(), reduction="none") / 10
             total = total + (errors.where(~values.isnan(), 0).sum(0) * self._numbers).sum()
@@ -52,52 +86,3 @@ class StateSupervision(Objective):
 
 
 OBJECTIVE = StateSupervision
-
-
-class SupervisedGPT(GPT):
-    """A GPT with linear layers that predict the labels of each token from the output of a block.
-
-    ``lm_head_pair`` predicts the second number and the difference, ``lm_head_state`` all others.
-    """
-
-    def __init__(self, sizes: config.Model, train: config.Train) -> None:
-        super().__init__(sizes)
-        pair = [name for name in train.state_labels.numbers() if name != "magnitude"]
-        self.state_layer = train.state_layer or max(1, sizes.depth - 2)
-        self.pair_layer = train.pair_layer or max(1, sizes.depth - 1)
-        self.lm_head_state = nn.Linear(sizes.width, state_outputs(train) - len(pair))
-        self.lm_head_pair = nn.Linear(sizes.width, len(pair)) if pair else None
-        self._interchange = train.interchange_training
-        for head in filter(None, (self.lm_head_state, self.lm_head_pair)):
-            initialize(head)
-
-    def forward(
-        self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor, *exchange: Tensor
-    ) -> Tensor:
-        """Return the logits of the next token, then what predicts the labels: shape (R, L, V + outputs).
-
-        ``exchange`` are the fields of an :class:`Exchange`, which takes place after the labels are predicted.
-        """
-        predicted: dict[str, Tensor] = {}
-        kept_layer, kept_CD = self._kept()
-
-        def edit(layer: int, x_RLD: Tensor) -> Tensor:
-            if layer == self.state_layer:
-                predicted["state"] = self.lm_head_state(normalized(x_RLD))
-            if layer == self.pair_layer and self.lm_head_pair is not None:
-                predicted["pair"] = self.lm_head_pair(normalized(x_RLD))
-            if exchange and layer == kept_layer and kept_CD is not None:
-                return exchanged(x_RLD, kept_CD, self._interchange, Exchange(*exchange))
-            return x_RLD
-
-        x_RLD = last(self.residual_stream(tokens_RL, positions_RL, self.visible(segments_RL), edit=edit))
-        # In this order, whichever layer comes first.
-        outputs = [predicted[name] for name in ("state", "pair") if name in predicted]
-        return torch.cat([self.logits(x_RLD), *outputs], -1)
-
-    def _kept(self) -> tuple[int, Tensor | None]:
-        """Return the layer where states are exchanged, and what reads the variable that they keep there."""
-        if self._interchange.variable == "comparison":
-            return self.pair_layer, None if self.lm_head_pair is None else self.lm_head_pair.weight
-        # The magnitude is the last output of its layer.
-        return self.state_layer, self.lm_head_state.weight[-1:]

@@ -9,18 +9,24 @@ program compares. The variable has the directions that the layers for state supe
 Shape suffixes: as in :mod:`cadmus.model.gpt`, with K exchanged states and C directions.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from cadmus.config import InterchangeTraining
+from cadmus import config
+from cadmus.labs.numbers.settings import InterchangeTraining
 from cadmus.programs import Programs
+from cadmus.tools import generator
+from cadmus.train.heads import BlockEdit, Head, normalized
+from cadmus.train.objectives.objective import Objective
+from cadmus.train.objectives.state_supervision import NUMBER_LABELS, SCALE
+from cadmus.train.packing import Supervision, Tokens
 
-SCALE = 20.0
-"""Integers per unit of an output for numbers, so that its weights are of the usual size."""
+EXCHANGE = "exchange"
+"""Name of an :class:`Exchange` among what a batch has for the model."""
 _COMPARATORS = np.frombuffer(b"<=>", np.uint8)
 
 
@@ -101,6 +107,45 @@ def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, e
     return x_TD.index_copy(0, exchange.states, new_KD.to(x_TD.dtype)).view_as(x_RLD)
 
 
-def normalized(x: Tensor) -> Tensor:
-    """Return states divided by their root mean square, as the layers for state supervision read them."""
-    return F.rms_norm(x, x.shape[-1:])
+class Exchanges(Supervision):
+    """Chooses the states of a micro-batch that are exchanged, after state supervision has labeled them."""
+
+    def __init__(self, run: config.Config, seed: int) -> None:
+        self._settings, self._seed, self._steps = InterchangeTraining.below(run.train), seed, run.train.steps
+        self._column = list(run.train.state_labels.numbers()).index(self._settings.labels[0])
+
+    def annotate(self, tokens: Tokens) -> None:
+        drawn, settings = tokens.drawn, self._settings
+        if not settings.start <= drawn.step / self._steps < settings.stop:
+            return
+        rng = generator(self._seed, "interchange", drawn.step, drawn.micro_batch)
+        # The difference exists where the second number does.
+        known = ~np.isnan(tokens.columns[NUMBER_LABELS][1][:, self._column])
+        chosen = choose(rng, drawn.programs, drawn.prompt_lengths, drawn.targets > 0, known, settings)
+        index = torch.from_numpy(tokens.index)
+        tokens.extras[EXCHANGE] = Exchange(index[chosen.states], index[chosen.donors], chosen.shift)
+
+
+class Interchange(Objective):
+    """Has no loss of its own: the answers of the states that it exchanges are those of the next token."""
+
+    @classmethod
+    def supervision(cls, run: config.Config, seed: int) -> Supervision:
+        return Exchanges(run, seed)
+
+    @classmethod
+    def edit(cls, run: config.Config) -> BlockEdit:
+        settings = InterchangeTraining.below(run.train)
+
+        def change(layer: int, x_RLD: Tensor, heads: Mapping[str, Head], exchange: Exchange) -> Tensor:
+            # What reads the variable; the magnitude is the last output of its head.
+            head = heads["pair" if settings.variable == "comparison" else "state"]
+            if layer != head.layer:
+                return x_RLD
+            weight_CD = head.weight if settings.variable == "comparison" else head.weight[-1:]
+            return exchanged(x_RLD, weight_CD, settings, exchange)
+
+        return BlockEdit(EXCHANGE, change)
+
+
+OBJECTIVE = Interchange

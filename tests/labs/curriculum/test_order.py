@@ -9,14 +9,15 @@ import pytest
 from cadmus import config
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
+from cadmus.labs.curriculum.curriculum import Curriculum
+from cadmus.labs.curriculum.order import LEVELS, SMALLEST, Groups, levels_of
 from cadmus.programs import Programs, Samples
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, complete_algorithm
 from cadmus.templates.draw import Draw
-from cadmus.train.batches import Batch
+from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Setting
 from cadmus.train.objectives.sampler import Sampler
-from cadmus.train.objectives.solving import Solving
-from cadmus.train.order import LEVELS, SMALLEST, Curriculum, Rates, levels_of, programs_of
+from cadmus.train.order import Order, programs_of
 from cadmus.train.ranks import ALONE
 from tests.model.models import random_programs
 from tests.train import worker
@@ -28,16 +29,16 @@ COUNTS = {"equality": 40, "random": 60, "complete_algorithm": 200}
 PLACES = [TEMPLATES.index(name) for name in COUNTS]
 
 
-def values_of(name: str, **fields) -> dict:
-    values = run_config(order=name, **fields)
+def values_of(name: str, seed: int = 0, **fields) -> dict:
+    values = run_config(curriculum={"order": name, "seed": seed}, **fields)
     templates = {template: {"train": count} for template, count in COUNTS.items()}
     return config.merged(values, {"dataset": {"templates": {"random": {"train": 0}, **templates}}})
 
 
-def curriculum(name: str, rates: Rates | None = None, **fields) -> Curriculum:
+def curriculum(name: str, **fields) -> Groups:
     programs = random_programs(300, 4, 30, seed=3)
     run = config.parse_config(values_of(name, **fields), "test")
-    return Curriculum(Samples(programs, programs.lengths), 5, run, rates or Rates())
+    return Groups(Samples(programs, programs.lengths), 5, run)
 
 
 def counts_of(**counts) -> np.ndarray:
@@ -53,7 +54,9 @@ def test_each_epoch_is_another_permutation():
 
 def test_a_mixture_is_endless_epochs():
     assert programs_of(1, 5, 300, 6).tolist() == [46, 197, 49, 220, 95, 237], "the order of published models"
-    np.testing.assert_array_equal(curriculum("mixture").draw(12, 32), programs_of(12, 5, 300, 32))
+    programs = random_programs(300, 4, 30, seed=3)
+    mixture = Order(Samples(programs, programs.lengths), 5)
+    np.testing.assert_array_equal(mixture.draw(12, 32), programs_of(12, 5, 300, 32))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,7 @@ def test_a_mixture_is_endless_epochs():
     [
         ("staged", {}, ["equality", "random", "complete_algorithm"]),
         ("random", {}, ["complete_algorithm", "equality", "random"]),
-        ("random", {"order_seed": 1}, ["random", "equality", "complete_algorithm"]),
+        ("random", {"seed": 1}, ["random", "equality", "complete_algorithm"]),
     ],
 )
 def test_templates_join_in_the_first_half_of_the_steps(name, fields, stages):
@@ -105,12 +108,11 @@ def test_a_level_is_a_tenth_by_instructions_values_and_examples():
 
 
 def test_templates_that_are_solved_half_of_the_time_are_drawn_most():
-    rates = Rates()
-    drawn = curriculum("solving", rates)
+    drawn = curriculum("solving")
     solved: dict[str, float | None] = dict.fromkeys(TEMPLATES)
     for _ in range(200):
-        rates.advance({**solved, "equality": 1.0, "random": 0.0})
-    rates.advance(None)
+        drawn.advance({"rates": {**solved, "equality": 1.0, "random": 0.0}})
+    drawn.advance({"rates": None})
     # The third has not been measured, so its rate is that of the start.
     weights = drawn.weights(202)[PLACES]
     np.testing.assert_allclose(weights, [SMALLEST, SMALLEST, 0.25 + SMALLEST], atol=1e-4)
@@ -143,7 +145,7 @@ ENDS |= {"34+": "9>", "34+52+": ">"}
 
 def test_the_rate_of_a_template_is_the_fraction_of_its_completions_that_solve(monkeypatch):
     run = config.parse_config(values_of("solving", steps=40), "test")
-    objective = Solving(Setting(run, ALONE, None, read_true, 0, print))
+    objective = Curriculum(Setting(run, ALONE, None, read_true, 0, print))
     objective.start(1)
     batch = Batch([], 0, 0, 0, 0)
     assert objective.metrics(1, objective.sums.tolist(), batch) == {}
@@ -174,7 +176,9 @@ def test_each_order_trains_another_model(tmp_path):
 
 def test_solving_needs_the_next_token():
     values = config.merged(values_of("solving"), {"model": {"attention": "full"}})
-    with pytest.raises(InputError, match=r"^x.yaml: train.order: solving needs model.attention causal$"):
+    with pytest.raises(
+        InputError, match=r"^x.yaml: train.curriculum.order: solving needs model.attention causal$"
+    ):
         config.parse_config(values, "x.yaml")
 
 

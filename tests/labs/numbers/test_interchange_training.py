@@ -4,14 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from cadmus.config import Dataset, InterchangeTraining, LabelOnly
+from cadmus.config import Dataset
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
-from cadmus.programs import Programs, join
+from cadmus.labs.numbers.interchange_training import EXCHANGE, Exchange, choose, exchanged
+from cadmus.labs.numbers.label_only import label_only
+from cadmus.labs.numbers.settings import InterchangeTraining, LabelOnly
+from cadmus.programs import Programs, Samples, join
 from cadmus.templates.draw import comparator
-from cadmus.train.interchange_training import SCALE, Exchange, choose, exchanged, normalized
-from cadmus.train.label_only import label_only
+from cadmus.train.heads import normalized
+from cadmus.train.objectives import make_loader
+from cadmus.train.objectives.state_supervision import SCALE
+from cadmus.train.packing import NO_TARGET
 from cadmus.vm.compiled import execute
+from tests.train.test_batches import small
 
 TEXTS = ["34+7=", "99*81-<", "u1b2b$3=", "\\2*;4f8=", "6f8=\\2+;", "12+3*45-6+"]
 PROMPTS = np.array([4, 6, 6, 6, 4, 0])
@@ -111,3 +117,33 @@ def test_values_that_no_expression_has_are_named():
         InputError, match=r"label_only.values: no expression .* from 2000 to 3000; .* to 729$"
     ):
         label_only(np.random.default_rng(0), 5, LabelOnly(values=[2000, 3000]), Dataset())
+
+
+def test_label_only_programs_have_labels_and_no_targets():
+    strings = ["34+7=", "u", "12+0>", "55="]
+    training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
+    labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
+    run = small(batch_size=8, label_only={"fraction": 0.5}, **labels)
+    batch = make_loader(run, training_set, 0).load(0)
+    (packed,) = batch.micro_batches
+    assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
+    assert (
+        batch.tokens == batch.targets + 4 * 10 == int((packed.columns["labels"][..., 0] != NO_TARGET).sum())
+    )
+    only = [
+        segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()
+    ]
+    assert len(only) == 4
+    # Each expression of five instructions leaves a number.
+    numbers = packed.columns["numbers"]
+    assert all(numbers[packed.segments == segment][[4, 9]].isfinite().all() for segment in only)
+
+
+def test_states_are_exchanged_from_start_to_stop():
+    training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
+    labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
+    between = {"fraction": 1.0, "start": 0.25, "stop": 0.75}
+    run = small(steps=8, batch_size=2, **labels, interchange_training=between)
+    loader = make_loader(run, training_set, 0)
+    exchanged = [EXCHANGE in loader.load(step).micro_batches[0].extras for step in range(8)]
+    assert exchanged == [False] * 2 + [True] * 4 + [False] * 2

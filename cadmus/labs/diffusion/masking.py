@@ -7,10 +7,10 @@ weighs n / k. So the loss is the mean over all orders in which the tokens could 
 upper bound of the negative log-likelihood.
 
 Prompts are not masked, so that questions are what the model has been trained on. In a fraction
-``train.prompt_weight`` of the programs the prompt ends elsewhere, for other questions and for infilling; the
-length of the canvas is then log-uniform, as holes are short. The end of a program is not a token here but a
-length, which the last token of the prompt predicts: a canvas has neither ends nor padding that could win
-before the rest.
+``train.masked_diffusion.elsewhere`` of the programs the prompt ends elsewhere, for other questions and for
+infilling; the length of the canvas is then log-uniform, as holes are short. The end of a program is not a
+token here but a length, which the last token of the prompt predicts: a canvas has neither ends nor padding
+that could win before the rest.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 
 from cadmus.model.gpt import MASK_ID
 from cadmus.programs import Programs
-from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import NO_TARGET
 
 
 class Noise(NamedTuple):
@@ -34,19 +34,15 @@ class Noise(NamedTuple):
     masked: Programs
     """Of each token, 1 if it is masked, else 0."""
 
-    def take(self, rows: np.ndarray) -> "Noise":
-        """Return the noise of some programs."""
-        return Noise(self.prompts[rows], self.asked[rows], self.counts[rows], self.masked.take(rows))
-
 
 def draw_noise(
-    rng: np.random.Generator, lengths: np.ndarray, prompt_lengths: np.ndarray, prompt_weight: float
+    rng: np.random.Generator, lengths: np.ndarray, prompt_lengths: np.ndarray, fraction: float
 ) -> Noise:
-    """Draw the noise of programs of these lengths: int64, shape (n,)."""
+    """Draw the noise of programs of ``lengths``, int64 of shape (n,); a ``fraction`` has another prompt."""
     n = len(lengths)
     # From 1 to a program without its first token.
     elsewhere = np.floor(np.exp(rng.random(n) * np.log(lengths))).astype(np.int64)
-    asked = rng.random(n) >= prompt_weight
+    asked = rng.random(n) >= fraction
     prompts = np.where(asked, prompt_lengths, lengths - np.minimum(elsewhere, lengths - 1))
     canvas = lengths - prompts
     levels = (rng.permutation(n) + rng.random(n)) / n

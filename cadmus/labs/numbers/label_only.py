@@ -4,14 +4,21 @@ Each is a pair of expressions, such as ``99*9-88*8-``, with the label of its sta
 token to predict. Numbers that no training program compares then have a place in the state of a model too.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from cadmus.config import Dataset, LabelOnly
+from cadmus import config
+from cadmus.config import Dataset
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
+from cadmus.labs.numbers.settings import LabelOnly
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import HALF, short_expressions
+from cadmus.tools import generator
+from cadmus.train.objectives.objective import Objective
+from cadmus.train.packing import Drawn, Supervision
 
 
 def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: Dataset) -> Programs:
@@ -34,3 +41,36 @@ def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: D
         split = split_of(join(pairs, comparator(x, y)), dataset.eval_fraction)
         drawn.append(pairs.take(np.flatnonzero(split == TRAIN)))
     return stack(drawn).take(np.arange(n))
+
+
+class LabelOnlyPairs(Supervision):
+    """Adds label-only programs to each batch."""
+
+    def __init__(self, run: config.Config, seed: int) -> None:
+        self._settings, self._dataset, self._seed = LabelOnly.below(run.train), run.dataset, seed
+        self.added = self._settings.count(run.train.batch_size)
+
+    def draw(self, drawn: Drawn) -> Drawn:
+        # A stream of the step alone: a resumed training draws the same ones.
+        rng = generator(self._seed, "label only", drawn.step)
+        programs = label_only(rng, self.added, self._settings, self._dataset)
+        none = np.zeros(self.added, np.int64)
+        return replace(
+            drawn,
+            programs=stack([drawn.programs, programs]),
+            prompt_lengths=np.append(drawn.prompt_lengths, none),
+            targets=np.append(drawn.targets, none),
+            completion_targets=np.append(drawn.completion_targets, none),
+        )
+
+
+class LabelOnlyPrograms(Objective):
+    """Only adds programs; state supervision learns from them."""
+
+    @classmethod
+    def supervision(cls, run: config.Config, seed: int) -> Supervision | None:
+        pairs = LabelOnlyPairs(run, seed)
+        return pairs if pairs.added else None
+
+
+OBJECTIVE = LabelOnlyPrograms

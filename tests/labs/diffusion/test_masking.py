@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from cadmus import config
+from cadmus.labs.diffusion.masked_diffusion import MaskedDiffusion, Masks
+from cadmus.labs.diffusion.masking import draw_noise
 from cadmus.model.gpt import MASK_ID
 from cadmus.programs import Programs, Samples
-from cadmus.train.batches import Loader, Supervision, pack_batch
-from cadmus.train.labels import NO_TARGET
-from cadmus.train.masking import draw_noise
-from cadmus.train.objectives.masked_diffusion import MaskedDiffusion
+from cadmus.train.objectives import make_loader
 from cadmus.train.objectives.objective import Outputs, Setting
+from cadmus.train.packing import NO_TARGET, Drawn, pack_batch
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
 from tests.train.runs import losses, metrics, run_config, train, train_ranks
@@ -44,14 +44,15 @@ def test_masks_are_in_the_canvas_and_every_number_of_them_is_as_likely():
 def test_targets_are_what_is_masked_and_the_length_of_the_canvas():
     strings = ["34+7=", "62*4+54*4-<", "1"]
     programs = Programs.from_strings(strings)
-    noise = draw_noise(np.random.default_rng(1), programs.lengths, np.array([4, 5, 1]), 0.0)
-    packed = pack_batch(programs, noise.prompts, 24, Supervision(noise=noise))
+    masks = Masks(config.parse_config(masked_config(masked_diffusion={"elsewhere": 0}), "test"), 1)
+    drawn = masks.draw(Drawn.of(programs, np.array([4, 5, 1])))
+    packed = pack_batch(drawn, 24, [masks])
     tokens = programs.to_tokens()
     for row, prompt in enumerate((4, 5, 1)):
         here = packed.segments // 2 == row
         length = len(strings[row])
-        masked = noise.masked.take(np.array([row])).data.astype(bool)
-        targets, weights = packed.targets[here].tolist(), packed.weights[here].tolist()
+        masked = drawn.columns["masked"].take(np.array([row])).data.astype(bool)
+        targets, weights = packed.targets[here].tolist(), packed.columns["weights"][here].tolist()
         shown = np.where(masked, MASK_ID, tokens[row, :length])
         assert packed.tokens[here].tolist() == shown.tolist()
         wanted = np.where(masked, tokens[row, :length], NO_TARGET)
@@ -62,20 +63,21 @@ def test_targets_are_what_is_masked_and_the_length_of_the_canvas():
         assert [weights[place] for place in np.flatnonzero(masked)] == pytest.approx(of_masks)
         assert weights[prompt - 1] == 1
         assert packed.segments[here].tolist() == [2 * row] * prompt + [2 * row + 1] * canvas
-    assert (packed.weights[packed.targets == NO_TARGET] == 0).all()
+    assert (packed.columns["weights"][packed.targets == NO_TARGET] == 0).all()
 
 
 def test_a_batch_is_the_same_in_any_number_of_parts():
     drawn = random_programs(64, 2, 30)
     samples = Samples(drawn, np.minimum(drawn.lengths, 2))
-    run = config.parse_config(masked_config(prompt_weight=0.3), "test")
-    whole = Loader(samples, 0, run).load(3)
+    run = config.parse_config(masked_config(masked_diffusion={"elsewhere": 0.3}), "test")
+    whole = make_loader(run, samples, 0).load(3)
     (packed,) = whole.micro_batches
     # The tokens of each canvas, and its length.
     canvas = (packed.segments >= 0) & (packed.segments % 2 == 1)
     assert whole.targets == int(canvas.sum()) + 32
     assert whole.completion_targets < whole.targets
-    parts = [Loader(samples, 0, run, Place(rank, 2, torch.device("cpu"))).load(3) for rank in (0, 1)]
+    places = [Place(rank, 2, torch.device("cpu")) for rank in (0, 1)]
+    parts = [make_loader(run, samples, 0, place).load(3) for place in places]
     for part in parts:
         assert part[1:] == whole[1:]
     masks = [int((part.micro_batches[0].tokens == MASK_ID).sum()) for part in parts]
@@ -84,14 +86,14 @@ def test_a_batch_is_the_same_in_any_number_of_parts():
 
 def test_the_loss_is_the_weighted_mean_over_the_targets():
     drawn = random_programs(32, 2, 30)
-    run = config.parse_config(masked_config(prompt_weight=0.5), "test")
-    batch = Loader(Samples(drawn, np.ones(32, np.int64)), 0, run).load(0)
+    run = config.parse_config(masked_config(masked_diffusion={"elsewhere": 0.5}), "test")
+    batch = make_loader(run, Samples(drawn, np.ones(32, np.int64)), 0).load(0)
     (packed,) = batch.micro_batches
     objective = MaskedDiffusion(Setting(run, Place(0, 2, torch.device("cpu")), None, None, 0, print))
     # The masks of a canvas weigh as much as its tokens.
     found = torch.where(packed.targets == NO_TARGET, 0.0, 2.0).flatten()
     empty = torch.zeros(0)
-    loss = objective.loss(Outputs(empty, empty, found, empty), packed, batch, last=True)
+    loss = objective.loss(Outputs(empty, empty, found, {}), packed, batch, last=True)
     assert loss.item() == pytest.approx(2 * 2.0, rel=1e-4)
     named = objective.metrics(0, objective.sums.tolist(), batch)
     assert named == pytest.approx({"loss": 2.0, "completion_loss": 2.0}, rel=1e-4)

@@ -1,0 +1,1 @@
+"""Curricula: orders of the training programs other than a mixture of all."""

@@ -1,0 +1,96 @@
+"""The sections of the lab numbers."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from cadmus.config.fields import Fraction, Interval, NonNegative, Section
+
+
+class LabelOnly(Section):
+    """Pairs of five-instruction expressions that only state supervision learns from.
+
+    No token of them is predicted. So a model gets to know numbers that it never compares.
+    """
+
+    fraction: Annotated[Fraction, Field(lt=1)] = 0.0
+    """fraction of the batch; 0 for none"""
+    values: Interval = [-60, 60]
+    """smallest and largest value of an expression, drawn uniformly"""
+
+    def is_used(self) -> bool:
+        return self.fraction > 0
+
+    def check(self, run: Any) -> None:
+        if not self.fraction:
+            return
+        place, batch_size = "train.label_only.fraction", run.train.batch_size
+        if run.model.attention != "causal":
+            raise ValueError(f"{place}: needs model.attention causal, got {self.fraction}")
+        if not run.train.state_weight:
+            raise ValueError(f"{place}: needs a state_weight above 0; nothing else learns from them")
+        if self.count(batch_size) == batch_size:
+            raise ValueError(f"{place}: leaves no other program of {batch_size}; lower it")
+
+    def count(self, batch_size: int) -> int:
+        """Return how many programs of a batch are label-only."""
+        return round(self.fraction * batch_size)
+
+
+class InterchangeTraining(Section):
+    """Interchange intervention training: answers shall depend on a state by what its labels read alone.
+
+    All else in the state is exchanged with that of another program, and the answer stays the same.
+    """
+
+    fraction: Fraction = 0.0
+    """fraction of the states that are exchanged; 0 trains without"""
+    variable: Literal["comparison", "value"] = "comparison"
+    """what is kept: before a comparator what `second` and `difference` read, or before another answer what
+    `magnitude` reads"""
+    shift: NonNegative = 60.0
+    """in half of the states, both numbers of a comparison are moved together, by at most this"""
+    exchange: bool = True
+    """without it, states are moved alone: a control"""
+    donors: Literal["all", "compared"] = "all"
+    """states to exchange with, or without those of label-only programs: a control"""
+    directions: Literal["labels", "random"] = "labels"
+    """what is kept, or as many random directions: a control"""
+    start: Fraction = 0.0
+    """fraction of the steps before the first exchange"""
+    stop: Fraction = 1.0
+    """fraction of the steps up to the last exchange"""
+
+    def is_used(self) -> bool:
+        return self.fraction > 0
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels whose directions are kept."""
+        return ("second", "difference") if self.variable == "comparison" else ("magnitude",)
+
+    @model_validator(mode="after")
+    def _check(self) -> "InterchangeTraining":
+        if self.start >= self.stop:
+            raise ValueError(f"start: must be below stop {self.stop:g}, got {self.start:g}")
+        return self
+
+    def check(self, run: Any) -> None:
+        if not self.fraction:
+            return
+        place, train = "train.interchange_training", run.train
+        if run.model.attention != "causal":
+            raise ValueError(f"{place}.fraction: needs model.attention causal, got {self.fraction}")
+        missing = [
+            name for name in self.labels if not (train.state_weight and getattr(train.state_labels, name))
+        ]
+        if missing:
+            problem = f"{self.variable} needs state_labels.{missing[0]} and state_weight above 0"
+            raise ValueError(f"{place}.variable: {problem}")
+
+
+TRAIN = {"label_only": LabelOnly, "interchange_training": InterchangeTraining}
+OBJECTIVES = {
+    "label_only": lambda run: LabelOnly.below(run.train).fraction > 0,
+    "interchange_training": lambda run: InterchangeTraining.below(run.train).fraction > 0,
+}

@@ -1,0 +1,170 @@
+"""The loader: the batch of each step, prepared before it is needed.
+
+:mod:`cadmus.train.order` chooses the programs, :mod:`cadmus.train.packing` packs them into rows.
+
+Labels take longer to prepare than a GPU takes for a step of a small model. So on a GPU, workers of
+:class:`Prefetcher` prepare the next batches, while this process only launches kernels.
+"""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from cadmus import config
+from cadmus.errors import InputError
+from cadmus.model.flops import attended_pairs
+from cadmus.programs import Samples
+from cadmus.train.order import Order
+from cadmus.train.packing import Drawn, PackedBatch, Supervision, pack_batch
+from cadmus.train.ranks import ALONE, Place
+
+CPU = torch.device("cpu")
+
+
+class Batch(NamedTuple):
+    """The batch of a step: counts cover all ranks, the micro-batches are those of this rank."""
+
+    micro_batches: list[PackedBatch]
+    tokens: int
+    """Those that are computed: the end of a program is predicted, but predicts nothing."""
+    pairs: int
+    """Of a token and one that it attends to, on which the FLOPs of attention depend."""
+    targets: int
+    """Tokens to predict."""
+    completion_targets: int
+
+    @property
+    def fill(self) -> float:
+        """Fraction of the rank's computed tokens that are not padding."""
+        computed = sum(packed.tokens.numel() for packed in self.micro_batches)
+        return sum(packed.token_count for packed in self.micro_batches) / computed
+
+
+class Loader:
+    """Prepares the batches of one rank, on the CPU."""
+
+    def __init__(
+        self,
+        training_set: Samples,
+        order: Order,
+        run: config.Config,
+        place: Place = ALONE,
+        supervisions: Sequence[Supervision] = (),
+    ) -> None:
+        self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
+        self.order, self._supervisions = order, supervisions
+        self._batch_size, self._row_length = run.train.batch_size, run.row_length
+        self._attention = run.model.attention
+        programs = self._batch_size // place.ranks
+        # Micro-batches are dealt over all ranks at once, so that they have almost the same number of tokens.
+        per_rank = programs // (run.train.micro_batch_size or programs)
+        self._micro_batches = place.ranks * per_rank
+        self._mine = slice(place.rank * per_rank, (place.rank + 1) * per_rank)
+
+    def load(self, step: int) -> Batch:
+        """Return the batch of a step, counted from 0."""
+        added = sum(supervision.added for supervision in self._supervisions)
+        rows = self.order.draw(step, self._batch_size - added)
+        drawn = Drawn.of(self._programs.take(rows), self._prompt_lengths[rows], step)
+        for supervision in self._supervisions:
+            drawn = supervision.draw(drawn)
+        lengths = drawn.programs.lengths
+        dealt = deal(np.arange(self._batch_size), lengths, self._micro_batches)
+        mine = [drawn.take(rows, number) for number, rows in list(enumerate(dealt))[self._mine]]
+        return Batch(
+            [pack_batch(part, self._row_length, self._supervisions) for part in mine],
+            tokens=int(lengths.sum()),
+            pairs=int(attended_pairs(self._attention, drawn.prompt_lengths, lengths).sum()),
+            targets=int(drawn.targets.sum()),
+            completion_targets=int(drawn.completion_targets.sum()),
+        )
+
+
+class Prefetcher:
+    """The batches of consecutive steps on the device of a rank, prepared before they are needed.
+
+    With ``workers``, as many processes prepare them. Threads would take turns with the one that launches
+    kernels and slow it down. Without workers, as on a CPU, where they would take time from the step,
+    :meth:`prepare` loads the next batch.
+    """
+
+    def __init__(
+        self, load: Callable[[int], Batch], steps: range, workers: int = 0, device: torch.device = CPU
+    ) -> None:
+        self._load, self._steps, self._device = load, iter(steps), device
+        self._ready: Batch | None = None
+        self._loaded: Iterator[Batch | InputError] | None = None
+        if workers and steps:
+            loader = DataLoader(
+                _Steps(load),
+                sampler=steps,
+                batch_size=None,
+                num_workers=workers,
+                # They share the training programs with this process.
+                multiprocessing_context="fork",
+                worker_init_fn=_leave_signals_to_the_training,
+            )
+            self._loaded = iter(loader)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Load the next batch if there is one, unless workers do."""
+        step = next(self._steps, None)
+        if self._loaded is None and step is not None:
+            self._ready = self._load(step)
+
+    def take(self) -> Batch:
+        """Return the batch of the next step, copied to the device while that computes."""
+        batch = self._ready if self._loaded is None else self._take()
+        assert batch is not None
+        moved = [packed.to(self._device) for packed in batch.micro_batches]
+        return batch._replace(micro_batches=moved)
+
+    def _take(self) -> Batch:
+        assert self._loaded is not None
+        try:
+            batch = next(self._loaded)
+        except RuntimeError as error:
+            # A worker was killed.
+            raise InputError(f"{str(error).splitlines()[0]}; the training needs more memory") from None
+        if isinstance(batch, InputError):
+            raise batch
+        return batch
+
+    def close(self) -> None:
+        """End the workers; batches that are not taken are dropped."""
+        self._loaded = None
+
+
+class _Steps(Dataset[Batch | InputError]):
+    """The batches of steps as a dataset of PyTorch; an InputError is an element, which keeps its line."""
+
+    def __init__(self, load: Callable[[int], Batch]) -> None:
+        self._load = load
+
+    def __getitem__(self, step: int) -> Batch | InputError:
+        try:
+            return self._load(step)
+        except InputError as error:
+            return error
+
+
+def _leave_signals_to_the_training(worker: int) -> None:
+    """Ignore the signals that a terminal or a scheduler sends to all processes: the training ends workers."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
+    """Deal programs to parts with almost as many tokens each, as ranks wait for each other in every step.
+
+    Returns the elements of ``batch``, shape (parts, programs of a part): by length, back and forth.
+    """
+    dealt = batch[np.argsort(lengths, kind="stable")].reshape(-1, parts)
+    # Back: otherwise the last part would get the longest of each row.
+    dealt[1::2] = dealt[1::2, ::-1]
+    return dealt.T

@@ -1,0 +1,25 @@
+"""Bad settings of numbers, by the message."""
+
+REFUSED = {
+    "must be less than 1, got 1": ("train.label_only.fraction", 1),
+    "label_only.fraction: needs a state_weight above 0": (
+        "train",
+        {"steps": 2, "label_only": {"fraction": 0.1}},
+    ),
+    "label_only.fraction: leaves no other program of 4; lower it": (
+        "train",
+        {"steps": 2, "batch_size": 4, "state_weight": 1, "label_only": {"fraction": 0.9}},
+    ),
+    "variable: comparison needs state_labels.second and state_weight above 0": (
+        "train.interchange_training",
+        {"fraction": 0.5},
+    ),
+    "interchange_training.variable: value needs state_labels.magnitude and state_weight above 0": (
+        "train",
+        {"steps": 2, "state_weight": 1, "interchange_training": {"fraction": 0.5, "variable": "value"}},
+    ),
+    "interchange_training.start: must be below stop 0.5, got 0.5": (
+        "train.interchange_training",
+        {"start": 0.5, "stop": 0.5},
+    ),
+}
