@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cadmus.config import TEMPLATES, Config
 from cadmus.errors import InputError
+from cadmus.model import find_model
 from cadmus.store import check_writable, write_parquet
 from cadmus.train.paths import RunPaths
 
@@ -107,13 +108,14 @@ def evaluate(
 ) -> "pl.DataFrame":
     """Run an experiment on an exported model, write its results to a Parquet file and return them.
 
-    ``config`` is by default that of the model, with default experiments.
+    ``model`` is a directory, that of an export or of snapshots, or the name of a shipped model. ``config`` is
+    by default that of the model, with default experiments.
     """
     from cadmus import experiments
     from cadmus.experiments.experiment import Subject
 
     data = None if dataset is None else Path(dataset)
-    subject = Subject(experiment, Path(model), config, device, data)
+    subject = Subject(experiment, find_model(model), config, device, data)
     results = experiments.get(experiment).run(subject)
     write_parquet(output, "results", results, subject.metadata())
     return results

@@ -1,18 +1,33 @@
 """The five calls from a config to a figure."""
 
 import json
+import os
 
 import polars as pl
 import pytest
+import torch
 
 from cadmus import pipeline, store
 from cadmus.config import load_config
 from cadmus.errors import InputError
+from cadmus.model import WEIGHTS
 from cadmus.train.paths import RunPaths
 from tests.checkout import FEW, ROOT
 
 EMPTY = {"digest": "d0", "splits": {}, "files": []}
 """The manifest of a dataset without programs."""
+
+
+def twice(call, files=()):
+    """Call a function twice in this process; the files that it writes or returns are the same."""
+    contents = []
+    for _ in range(2):
+        returned = call()
+        written = [*files, *(returned if isinstance(returned, list) else [])]
+        contents.append([path.read_bytes() for path in written])
+    assert contents[0] == contents[1]
+    assert contents[0]
+    return returned
 
 
 # Those of DeepSpeed's imports.
@@ -21,15 +36,19 @@ def test_five_calls_go_from_a_config_to_a_figure(tmp_path):
     (tmp_path / "few.yaml").write_text(f"name: few\n{FEW}train: {{steps: 5, batch_size: 32, ranks: 1}}\n")
     config = load_config(tmp_path / "few.yaml")
     data, model, results = tmp_path / "dataset", tmp_path / "model", tmp_path / "completions.parquet"
-    shards = pipeline.sample(config, data)
-    manifest = pipeline.dataset(config, data)
+    random = torch.get_rng_state()
+    shards = twice(lambda: pipeline.sample(config, data))
+    manifest = twice(lambda: pipeline.dataset(config, data), [data / "manifest.json"])
     assert [str(path.relative_to(data)) for path in shards] == [file["file"] for file in manifest["files"]]
-    pipeline.train(config, data, model)
+    twice(lambda: pipeline.train(config, data, model), [model / WEIGHTS])
+    # A training leaves its process as it was.
+    assert {"RANK", "MASTER_PORT", "DS_ACCELERATOR"}.isdisjoint(os.environ)
+    assert torch.equal(torch.get_rng_state(), random)
     lines = (tmp_path / "training/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(lines[-1])["step"] == config.train.steps
-    completions = pipeline.evaluate("completions", model, results, data)
+    completions = twice(lambda: pipeline.evaluate("completions", model, results, data), [results])
     assert pl.read_parquet(results).equals(completions)
-    drawn = pipeline.draw("table3_accuracy", [results], tmp_path / "figures")
+    drawn = twice(lambda: pipeline.draw("table3_accuracy", [results], tmp_path / "figures"))
     assert [path.name for path in drawn] == [f"table3_accuracy{end}" for end in (".csv", ".md")]
     assert "equality" in drawn[0].read_text(encoding="utf-8").lower()
 

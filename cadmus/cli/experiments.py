@@ -119,12 +119,12 @@ def score(
     """
     import polars as pl
 
-    from cadmus.model import DEFAULT_MODEL
+    from cadmus.model import find_model
     from cadmus.model.export import read_metadata, weights_digest
     from cadmus.model.inference import Cadmus
     from cadmus.store import write_parquet
 
-    directory = directory or DEFAULT_MODEL
+    directory = find_model(directory)
     of_labs = plugins.declared("SCORES")
     if scored.suffix not in of_labs:
         raise InputError(f"{scored}: no lab scores such a file; give one that ends in {', '.join(of_labs)}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.errors import InputError, printable, suggest
-from cadmus.model import DEFAULT_MODEL
+from cadmus.errors import InputError, printable
+from cadmus.model import find_model
 from cadmus.tables import plain
 
 if TYPE_CHECKING:
@@ -31,15 +31,13 @@ class _ModelDirectory(click.Path):
     """A directory with an exported model, or the name of a shipped model."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        models = DEFAULT_MODEL.parent
-        if not Path(value).exists() and Path(value).name == value:
-            shipped = sorted(path.name for path in models.glob("[!.]*") if path.is_dir())
-            if value not in shipped:
-                self.fail(f"no directory or shipped model {value!r}; {suggest(value, shipped)}", param, ctx)
-            value = models / value
-        elif not Path(value).exists():
+        try:
+            path = find_model(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        if not path.exists():
             self.fail(f"Directory {value!r} does not exist", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(path, param, ctx)
 
 
 PATH = click.Path(path_type=Path)

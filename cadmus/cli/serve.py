@@ -10,7 +10,7 @@ import click
 
 from cadmus.cli.options import DIRECTORY, device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
-from cadmus.model import DEFAULT_MODEL, SNAPSHOTS, named_or_default
+from cadmus.model import DEFAULT_MODEL, SNAPSHOTS, find_model
 
 LOOPBACK = "127.0.0.1"
 PORT_HELP = "Port to listen on; 0 for any free one."
@@ -48,7 +48,7 @@ def serve(
         if "*" in pattern.removeprefix("*.") and pattern != "*":
             fix = "a * must be all of it, or the start, as in *.example.com"
             raise InputError(f"--allow-host {pattern}: {fix}")
-    directory = named_or_default(directory)
+    directory = find_model(directory)
     from cadmus.model.inference import Cadmus
     from cadmus.serve.completions import completion_server
     from cadmus.serve.server import literal, run
@@ -94,7 +94,7 @@ def explore(
       cadmus explore --model results/quick/model --no-browser
       cadmus explore --static site
     """
-    directory = named_or_default(directory)
+    directory = find_model(directory)
     if directory == DEFAULT_MODEL and SNAPSHOTS is not None and SNAPSHOTS.is_dir():
         snapshots = snapshots or SNAPSHOTS
     from starlette.routing import Mount

@@ -112,7 +112,9 @@ def digest(value: Any) -> str:
 
 
 def load_config(path: Path | str, changes: dict[str, Any] | None = None) -> Config:
-    """Read a config file and those that it extends; ``changes`` are as for :func:`changed`."""
+    """Read a config, a file or the name of a shipped one; ``changes`` are as for :func:`changed`."""
+    if not Path(path).suffix and not Path(path).exists():
+        path = find_config(str(path))
     values = read_values(path, changes)
     if isinstance(values, dict) and "study" in values:
         raise InputError(f"{path}: study: describes several runs; `cadmus study runs {path}` lists them")

@@ -6,7 +6,7 @@ This module does not import torch.
 from pathlib import Path
 
 from cadmus.distribution import CHECKOUT, DATA
-from cadmus.errors import InputError
+from cadmus.errors import InputError, suggest
 
 WEIGHTS = "model.safetensors"
 METADATA = "meta.json"
@@ -24,11 +24,17 @@ SNAPSHOTS = CHECKOUT / "docs/results/laptop/snapshots" if CHECKOUT else None
 """Snapshots of its training; a wheel has none."""
 
 
-def named_or_default(directory: Path | None) -> Path:
-    """Return ``directory``, or that of the shipped model if it is None."""
-    if directory is None and not DEFAULT_MODEL.is_dir():
+def find_model(model: Path | str | None = None) -> Path:
+    """Return the directory of a model: a path, the name of a shipped model, or ``laptop`` if it is None."""
+    if model is None and not DEFAULT_MODEL.is_dir():
         raise InputError(
             f"{DEFAULT_MODEL}: no model; pass one with --model DIR, or train one with `make run`, "
             "which writes results/quick/model"
         )
-    return directory or DEFAULT_MODEL
+    path = DEFAULT_MODEL if model is None else Path(model)
+    if path.exists() or path.name != str(model):
+        return path
+    shipped = sorted(each.name for each in DEFAULT_MODEL.parent.glob("[!.]*") if each.is_dir())
+    if path.name not in shipped:
+        raise InputError(f"no directory or shipped model {str(model)!r}; {suggest(path.name, shipped)}")
+    return DEFAULT_MODEL.parent / path

@@ -19,7 +19,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.config.evaluation import Decoding
 from cadmus.errors import InputError
-from cadmus.model import diffusion, named_or_default
+from cadmus.model import diffusion, find_model
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
@@ -94,8 +94,8 @@ class Cadmus:
         device: torch.device | str = "cpu",
         batch_size: int | None = None,
     ) -> "Cadmus":
-        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
-        path = named_or_default(None if directory is None else Path(directory))
+        """Load a model: a directory, also one of ``save_pretrained``, or the name of a shipped model."""
+        path = find_model(directory)
         return cls(load_export(path, device), batch_size, read_metadata(path).longest_program)
 
     def repeat(self, loops: int) -> None:

@@ -15,7 +15,8 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -74,6 +75,25 @@ def stop_process() -> None:
     """Leave the process group together: a rank that exits early can abort the others."""
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+    from deepspeed.utils import groups
+
+    # DeepSpeed keeps the groups of this training, and another one in this process would take them.
+    for name, value in vars(groups).items():
+        if isinstance(value, torch.distributed.ProcessGroup):
+            setattr(groups, name, None)
+
+
+@contextmanager
+def own_process_state() -> Iterator[None]:
+    """Leave variables, random numbers, threads and warnings of this process as they were before a training."""
+    environment, threads = dict(os.environ), torch.get_num_threads()
+    with torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(environment)
+            torch.set_num_threads(threads)
 
 
 def with_precision(train: config.Train, device: torch.device) -> config.Train:

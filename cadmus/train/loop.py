@@ -75,24 +75,25 @@ def train(
         InputError: on all ranks; RankLocalError if one rank fails, because of its memory, disk or GPU.
         Interrupted: SIGTERM or SIGINT; the run can be resumed.
     """
-    device = engine.start_process()
-    place = Place(distributed.get_rank(), distributed.get_world_size(), device)
-    log = log if place.rank == 0 else (lambda line: None)
-    try:
-        if not run.train.divides(place.ranks):
-            raise InputError(
-                f"train.batch_size: {run.train.batch_size} programs cannot be shared equally by "
-                f"{place.ranks} ranks, in whole micro-batches; start another number of ranks"
-            )
-        run = run.model_copy(update={"train": engine.with_precision(run.train, place.device)})
-        with checkpoint.exclusive(paths.checkpoints), memory_errors(run, place.ranks):
-            Training(run, read, data_digest, paths, place, log, held_out).run()
-    except (InputError, Interrupted) as error:
-        # All ranks raise these together; after any other error the others may be waiting elsewhere.
-        if not isinstance(error, RankLocalError) or place.ranks == 1:
-            engine.stop_process()
-        raise
-    engine.stop_process()
+    with engine.own_process_state():
+        device = engine.start_process()
+        place = Place(distributed.get_rank(), distributed.get_world_size(), device)
+        log = log if place.rank == 0 else (lambda line: None)
+        try:
+            if not run.train.divides(place.ranks):
+                raise InputError(
+                    f"train.batch_size: {run.train.batch_size} programs cannot be shared equally by "
+                    f"{place.ranks} ranks, in whole micro-batches; start another number of ranks"
+                )
+            run = run.model_copy(update={"train": engine.with_precision(run.train, place.device)})
+            with checkpoint.exclusive(paths.checkpoints), memory_errors(run, place.ranks):
+                Training(run, read, data_digest, paths, place, log, held_out).run()
+        except (InputError, Interrupted) as error:
+            # All ranks raise these together; after any other error the others may be waiting elsewhere.
+            if not isinstance(error, RankLocalError) or place.ranks == 1:
+                engine.stop_process()
+            raise
+        engine.stop_process()
 
 
 class Training:

@@ -16,7 +16,7 @@ from cadmus import Cadmus, Task, prefix_values, tasks, verify
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.evaluate.prompts import completion_in, question_text
-from cadmus.model import named_or_default
+from cadmus.model import find_model
 from cadmus.model.export import weights_digest
 from cadmus.store import check_writable, commit
 
@@ -158,7 +158,7 @@ def grpo(
     except (ValueError, RecursionError) as error:
         raise InputError(f"--dataset: not valid JSON ({error})") from None
     check_writable(output, directory=True)
-    source = named_or_default(model)
+    source = find_model(model)
     options = {"question": question, "seed": seed, "dataset": difficulty}
     training = list(islice(tasks(template, "train", **options), steps * prompts))
     test = list(islice(tasks(template, "test", **options), held_out))

@@ -75,7 +75,7 @@ def test_supervised_fine_tuning_learns_the_end(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import SFTConfig, SFTTrainer
 
-    model = cadmus_trl.named_or_default(None)
+    model = cadmus_trl.find_model(None)
     rows = [{"prompt": task.prompt, "completion": task.reference} for task in asked("equality", 8, "train")]
     options = {"report_to": "none", "use_cpu": True, "bf16": False, "gradient_checkpointing": False}
     trainer = SFTTrainer(
@@ -102,7 +102,7 @@ def test_the_readme_cuts_programs_for_fine_tuning():
 
 def test_the_measure_is_that_of_evaluate():
     found = asked("equality", 50)
-    assert cadmus_trl.measure(cadmus_trl.named_or_default(None), found).tolist() == graded_model(found)
+    assert cadmus_trl.measure(cadmus_trl.find_model(None), found).tolist() == graded_model(found)
 
 
 def test_grpo_writes_an_export_and_its_measures(tmp_path):

@@ -21,6 +21,7 @@ from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
 from cadmus.model import CARD, FILES as MODEL_FILES, WEIGHTS
 from cadmus.plan import SECONDS, Seconds, training_memory
+from cadmus.plugins import module_of
 from cadmus.store import write_text
 from cadmus.tools import has_gpu, sources_of
 

@@ -55,7 +55,10 @@ rule train:
         code=lambda wildcards: code(
             "cadmus.train.loop",
             *(["cadmus.train.subset"] if RUNS[wildcards.run].config.train.subset != Subset() else []),
-            *(f"cadmus.train.objectives.{name}" for name in RUNS[wildcards.run].config.objectives),
+            *(
+                module_of("OBJECTIVES", name, "cadmus.train.objectives")
+                for name in RUNS[wildcards.run].config.objectives
+            ),
         ),
     # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
     shell:
