@@ -20,7 +20,8 @@ from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import load_export
 from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
-from cadmus.train.packing import NO_TARGET, Drawn, PackedBatch, pack_batch
+from cadmus.train import NO_TARGET
+from cadmus.train.packing import Drawn, PackedBatch, pack_batch
 from dev.bench.training import forms
 from dev.measure import PATIENCE, ROOT
 from tests.model.models import random_programs

@@ -77,7 +77,7 @@ def stop_process() -> None:
     torch.distributed.destroy_process_group()
     from deepspeed.utils import groups
 
-    # DeepSpeed keeps the groups of this training, and another one in this process would take them.
+    # DeepSpeed keeps the groups of this training, which another one in this process would use.
     for name, value in vars(groups).items():
         if isinstance(value, torch.distributed.ProcessGroup):
             setattr(groups, name, None)
@@ -85,7 +85,7 @@ def stop_process() -> None:
 
 @contextmanager
 def own_process_state() -> Iterator[None]:
-    """Leave variables, random numbers, threads and warnings of this process as they were before a training."""
+    """Leave variables, random numbers, threads and warnings of this process as they were."""
     environment, threads = dict(os.environ), torch.get_num_threads()
     with torch.random.fork_rng(devices=()), warnings.catch_warnings():
         try:

@@ -15,7 +15,7 @@ import numpy as np
 from cadmus.config import Dataset, StateLabels, Train
 from cadmus.dataset.splits import excluded_pairs
 from cadmus.programs import Programs, join
-from cadmus.train.packing import NO_TARGET
+from cadmus.train import NO_TARGET
 from cadmus.vm.compiled import execute
 from cadmus.vm.values import NUMBER, SEQUENCE, Outcome
 

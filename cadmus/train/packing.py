@@ -15,9 +15,7 @@ from torch import Tensor
 
 from cadmus import isa
 from cadmus.programs import TOKEN_OF_BYTE, Programs
-
-NO_TARGET = -100
-"""Target where there is nothing to predict, which losses ignore."""
+from cadmus.train import NO_TARGET
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,8 @@ class PackedBatch:
     segments: Tensor
     """int64, shape (R, L), as :meth:`cadmus.model.gpt.GPT.visible` takes them; padding has segment -1."""
     targets: Tensor
-    """int64, shape (R, L), the next token, after the last instruction the end; :data:`NO_TARGET` in programs
-    without targets and in the padding."""
+    """int64, shape (R, L), the next token, after the last instruction the end; in programs without targets and
+    in the padding :data:`cadmus.train.NO_TARGET`."""
     completion_mask: Tensor
     """bool, shape (R, L), True where the target belongs to a completion."""
     token_count: int

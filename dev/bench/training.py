@@ -29,7 +29,8 @@ from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.programs import stack
 from cadmus.tools import progress
-from cadmus.train.packing import NO_TARGET, Drawn, pack_batch
+from cadmus.train import NO_TARGET
+from cadmus.train.packing import Drawn, pack_batch
 from dev.bench import steps
 from dev.measure import ROOT, Facts, exclusive, flat, seconds_of
 

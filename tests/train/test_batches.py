@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
+from cadmus.train import NO_TARGET
 from cadmus.train.loader import Prefetcher, deal
 from cadmus.train.objectives import make_loader
-from cadmus.train.packing import NO_TARGET, Drawn, Supervision, pack, pack_batch
+from cadmus.train.packing import Drawn, Supervision, pack, pack_batch
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
 from tests.train.runs import run_config

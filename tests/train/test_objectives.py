@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from cadmus import config
+from cadmus.train import NO_TARGET
 from cadmus.train.labels import CLASSES
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Outputs, Setting
 from cadmus.train.objectives.state_supervision import StateSupervision
-from cadmus.train.packing import NO_TARGET, PackedBatch
+from cadmus.train.packing import PackedBatch
 from cadmus.train.ranks import Place
 from tests.checkout import ROOT, copy_folder
 from tests.commands import python

@@ -19,7 +19,7 @@ import numpy as np
 
 from cadmus.model.gpt import MASK_ID
 from cadmus.programs import Programs
-from cadmus.train.packing import NO_TARGET
+from cadmus.train import NO_TARGET
 
 
 class Noise(NamedTuple):

@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 from cadmus import config, isa
 from cadmus.programs import Samples
+from cadmus.train import NO_TARGET
 from cadmus.train.data import Read
 from cadmus.train.heads import BlockEdit, Head
 from cadmus.train.loader import Batch
 from cadmus.train.order import Order
-from cadmus.train.packing import NO_TARGET, PackedBatch, Supervision
+from cadmus.train.packing import PackedBatch, Supervision
 from cadmus.train.ranks import Place
 
 

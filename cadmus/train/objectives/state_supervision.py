@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cadmus import config
+from cadmus.train import NO_TARGET
 from cadmus.train.heads import Head
 from cadmus.train.labels import CLASSES, columns, state_labels, state_outputs
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting
-from cadmus.train.packing import NO_TARGET, PackedBatch, Supervision, Tokens
+from cadmus.train.packing import PackedBatch, Supervision, Tokens
 
 SCALE = 20.0
 """Integers per unit of an output for numbers, so that its weights are of the usual size."""

@@ -9,9 +9,10 @@ from cadmus.labs.diffusion.masked_diffusion import MaskedDiffusion, Masks
 from cadmus.labs.diffusion.masking import draw_noise
 from cadmus.model.gpt import MASK_ID
 from cadmus.programs import Programs, Samples
+from cadmus.train import NO_TARGET
 from cadmus.train.objectives import make_loader
 from cadmus.train.objectives.objective import Outputs, Setting
-from cadmus.train.packing import NO_TARGET, Drawn, pack_batch
+from cadmus.train.packing import Drawn, pack_batch
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
 from tests.train.runs import losses, metrics, run_config, train, train_ranks

@@ -12,10 +12,10 @@ from cadmus.labs.numbers.label_only import label_only
 from cadmus.labs.numbers.settings import InterchangeTraining, LabelOnly
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.draw import comparator
+from cadmus.train import NO_TARGET
 from cadmus.train.heads import normalized
 from cadmus.train.objectives import make_loader
 from cadmus.train.objectives.state_supervision import SCALE
-from cadmus.train.packing import NO_TARGET
 from cadmus.vm.compiled import execute
 from tests.train.test_batches import small
 
