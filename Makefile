@@ -4,9 +4,14 @@
 PYTHON ?= python3
 # A file, or the name of one in config/.
 CONFIG ?= config/quick.yaml
-CORES ?= all
 RANKS ?= 1
 BIN := .venv/bin
+# Not those of the host, if a container has a quota; asked when the environment is there.
+CORES ?= $(shell $(BIN)/python -c 'from cadmus.tools import cores; print(cores())')
+# Snakemake has a cache too. In a container without a home, libraries get one by cadmus/caches.py.
+ifeq ($(shell test -w "$$HOME" || echo missing),missing)
+export XDG_CACHE_HOME ?= $(or $(TMPDIR),/tmp)/cadmus-$(shell id -u)/cache
+endif
 
 TARGETS := help run test integrations llm-check gpu-check gpu-rehearsal notebook slurm-test docs lint clean
 CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))

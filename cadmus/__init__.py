@@ -10,6 +10,8 @@ Names are imported at first use, so that ``import cadmus`` and the command line 
 import os
 from importlib import import_module
 
+from cadmus.caches import provide
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cadmus.api import Reason, Task, Verdict, prefix_values, sample, tasks, verify
@@ -36,6 +38,7 @@ __all__ = [
 # Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
 # machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log).
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+provide()
 
 # Module and extra of each name; the reference VM needs no extra.
 _SOURCES = {

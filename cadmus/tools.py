@@ -19,7 +19,7 @@ from tqdm import tqdm
 DELAY = 2.0
 """Seconds before a progress bar appears."""
 _UNTRACKED = re.compile(
-    r"cadmus\.((cli|config)(\..*)?|labs\.\w+\.settings|distribution|errors|plugins|store|templates)"
+    r"cadmus\.((cli|config)(\..*)?|labs\.\w+\.settings|caches|distribution|errors|plugins|store|templates)"
 )
 """Modules that results do not depend on. Configs are parameters of the workflow, and a shard depends on its
 own template only."""

@@ -67,6 +67,31 @@ def test_an_interrupted_training_resumes(prepared, tmp_path):
     assert "Missing" not in failed.split("Error in rule experiment")[1]
 
 
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_stops_two_ranks_with_a_checkpoint_but_not_under_nohup(prepared, tmp_path, ignored):
+    checkout = shutil.copytree(prepared, tmp_path / "checkout")
+    files = {"dataset": "results/stopped/dataset", "checkpoints": "c", "output": "m", "metrics": "m.jsonl"}
+    options = [f"--{name}={path}" for name, path in files.items()]
+    nohup = ["nohup"] if ignored else []
+    command = [
+        *nohup,
+        sys.executable,
+        "-m",
+        "cadmus",
+        "train",
+        "--config",
+        "stopped.yaml",
+        "--ranks=2",
+        *options,
+    ]
+    progress = checkout / "m.partial.jsonl"
+    with running(command, checkout / "log", cwd=checkout, env=environment_of(checkout)) as process:
+        wait_for(lambda: process.poll() is not None or lines(progress) >= 5, "5 steps", pause=0.02)
+        os.killpg(process.pid, signal.SIGHUP)
+        assert process.wait(PATIENCE) == (0 if ignored else 1), (checkout / "log").read_text()
+    assert ("a checkpoint is saved" in (checkout / "log").read_text()) == (not ignored)
+
+
 def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
     checkout = shutil.copytree(prepared, tmp_path / "checkout")
     run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"

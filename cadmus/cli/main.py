@@ -97,7 +97,7 @@ def cadmus() -> None:
            induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix
-      143  ended by SIGTERM
+      129, 143  ended by SIGHUP or SIGTERM
 
     \b
     Examples:
@@ -109,7 +109,10 @@ def cadmus() -> None:
 
 def main() -> None:
     """Run the command line; bad input prints one line on standard error and exits with code 2."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Under nohup, a closed terminal ends nothing.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda got, _: sys.exit(128 + got))
     try:
         sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False))
     except (click.Abort, Interrupted) as error:

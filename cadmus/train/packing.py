@@ -108,8 +108,8 @@ class PackedBatch:
     segments: Tensor
     """int64, shape (R, L), as :meth:`cadmus.model.gpt.GPT.visible` takes them; padding has segment -1."""
     targets: Tensor
-    """int64, shape (R, L), the next token, after the last instruction the end; in programs without targets and
-    in the padding :data:`cadmus.train.NO_TARGET`."""
+    """int64, shape (R, L), the next token, after the last instruction the end; in programs without targets
+    and in the padding :data:`cadmus.train.NO_TARGET`."""
     completion_mask: Tensor
     """bool, shape (R, L), True where the target belongs to a completion."""
     token_count: int

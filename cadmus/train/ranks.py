@@ -11,8 +11,10 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -26,6 +28,8 @@ from cadmus.tools import cores, has_gpu
 
 FEWEST_PROGRAMS = 32
 """Programs per step and CPU rank; with fewer, another rank costs more than it saves."""
+PATIENCE_SECONDS = 300
+"""Time that the nodes of a job have to start."""
 SAVE_SECONDS = 600
 """Time that a rank has to save its checkpoint after a signal before it is killed."""
 FIRST_PORT, PORTS = 20_000, 10_000
@@ -81,6 +85,13 @@ def check_environment() -> None:
         if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
             raise InputError(f"{name}: must be a whole number from {low} to {high}, got {text[:40]!r}; {fix}")
         values[name] = int(text)
+    if "RANK" in values and "WORLD_SIZE" not in values:
+        raise InputError(
+            "WORLD_SIZE: is missing, but RANK is set; set both, or neither to train without a launcher"
+        )
+    if values.get("WORLD_SIZE", 1) > 1 and "MASTER_PORT" not in values:
+        problem = f"is missing, but WORLD_SIZE is {values['WORLD_SIZE']}"
+        raise InputError(f"MASTER_PORT: {problem}; start with torchrun")
     values.setdefault("WORLD_SIZE", 1)
     for rank, size in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
         if rank in values and values[rank] >= values.get(size, MOST_RANKS):
@@ -150,9 +161,9 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
     """Run ``command`` as ``count`` ranks over all ``nodes``, which call this together; None is this machine.
 
-    On SIGTERM and SIGINT, torch's agent sends the signal on to the ranks that it started, which have
-    :data:`SAVE_SECONDS` to save their checkpoint. Returns the exit code of the first rank that failed, 1 if a
-    signal ended it or this process, or 0.
+    On a signal, torch's agent sends it on to the ranks that it started, which have :data:`SAVE_SECONDS` to
+    save their checkpoint. Under ``nohup`` neither it nor the ranks take SIGHUP. Returns the exit code of the
+    first rank that failed, 1 if a signal ended it or this process, or 0.
     """
     if nodes is not None and count % nodes.size:
         of_job = f"the {nodes.size} nodes of job {nodes.job}"
@@ -168,6 +179,9 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     if nodes is None:
         store = _loopback_store()
         nodes = Nodes(1, 0, f"{HOST}:{store.port}", str(uuid4()))
+    else:
+        store = wait_for_nodes(nodes)
+    handled = ["SIGTERM", "SIGINT", "SIGQUIT", *(["SIGHUP"] if hangs_up() else [])]
     settings = LaunchConfig(
         min_nodes=nodes.size,
         max_nodes=nodes.size,
@@ -178,6 +192,7 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
         rdzv_configs={"rank": nodes.rank},
         # A rank that fails ends the training: Cadmus resumes from a checkpoint, not in place.
         max_restarts=0,
+        signals_to_handle=",".join(handled),
     )
     try:
         elastic_launch(settings, command[0])(*command[1:])
@@ -187,6 +202,40 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
         _, failure = error.get_first_failure()
         return max(failure.exitcode, 1)
     return 0
+
+
+def hangs_up() -> bool:
+    """Return True if SIGHUP ends this process: ``nohup`` ignores it."""
+    return signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+
+
+def wait_for_nodes(nodes: Nodes) -> TCPStore:
+    """Wait until all nodes of a job have started this command; return the store at which they meet.
+
+    torch's agent waits in code that signals do not interrupt.
+    """
+    host, port = nodes.endpoint.rsplit(":", 1)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    options: dict[str, Any] = {"is_master": nodes.rank == 0, "wait_for_workers": False, "multi_tenant": True}
+    store, waiting, said = None, [*range(nodes.size)], False
+    while waiting:
+        try:
+            store = store or TCPStore(host, int(port), timeout=timedelta(seconds=2), **options)
+            store.set(f"node {nodes.rank}", "")
+            waiting = [number for number in waiting if not store.check([f"node {number}"])]
+        except (RuntimeError, OSError):
+            # The first node has not started.
+            store = None
+        if waiting and time.monotonic() > deadline:
+            problem = f"node {waiting[0] + 1} of {nodes.size} has not started within {PATIENCE_SECONDS} s"
+            raise InputError(f"{problem}, at {nodes.endpoint}; look at its log, or start fewer nodes")
+        if waiting and not said:
+            print(f"waiting for node {waiting[0] + 1} of {nodes.size} at {nodes.endpoint}", flush=True)
+            said = True
+        if waiting:
+            time.sleep(0.2)
+    assert store is not None
+    return store
 
 
 def check_devices(ranks: int) -> None:
@@ -249,6 +298,11 @@ def _loopback_store() -> Any:
             os.environ.setdefault(variable, name)
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
+        try:
+            socket.create_connection((HOST, port), timeout=10).close()
+        except OSError as error:
+            problem = f"{HOST}: not reachable ({error.strerror or error}), where ranks meet"
+            raise InputError(f"{problem}; start the loopback interface: ip link set lo up") from None
         options: dict[str, Any] = {"is_master": True, "wait_for_workers": False, "multi_tenant": True}
         # The store owns the file descriptor.
         return TCPStore(HOST, port, **options, master_listen_fd=listener.detach())
@@ -270,9 +324,9 @@ def on_first_rank(action: Callable[[], T]) -> T:
 
 @contextmanager
 def deferred_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT inside the block, for work that has to reach its end or a checkpoint."""
+    """Collect signals that end a process, for work that has to reach its end or a checkpoint."""
     received: list[int] = []
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangs_up() else []))
     before = [signal.signal(number, lambda got, frame: received.append(got)) for number in numbers]
     try:
         yield received

@@ -48,7 +48,8 @@ def test_the_docker_image_runs_a_make_target_and_ignores_what_git_ignores() -> N
     )
     targets = re.findall(r"^([\w./-]+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert steps[0] == ("FROM", f"python:{PROJECT['requires-python'].removeprefix('>=')}-slim")
-    assert steps[-2:] == [("RUN", "make .venv/installed"), ("CMD", '["make", "run"]')]
+    assert steps[-1] == ("CMD", '["make", "run"]')
+    assert ("RUN", "make .venv/installed") in steps
     assert {".venv/installed", "run"} <= set(targets)
     ignored, left_out = (
         {

@@ -116,7 +116,15 @@ def test_gpus_that_torch_cannot_use_are_reported(monkeypatch):
     [
         ({"MASTER_PORT": "70000"}, "MASTER_PORT: must be a whole number from 1 to 65535, got '70000'"),
         ({"RANK": "٣"}, "RANK: must be a whole number"),
-        ({"RANK": "1"}, "RANK: must be below WORLD_SIZE 1, got 1; a launcher sets it; unset it"),
+        (
+            {"RANK": "1", "WORLD_SIZE": "1"},
+            "RANK: must be below WORLD_SIZE 1, got 1; a launcher sets it; unset",
+        ),
+        ({"RANK": "0"}, "WORLD_SIZE: is missing, but RANK is set"),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2"},
+            "MASTER_PORT: is missing, but WORLD_SIZE is 2; start with torchrun",
+        ),
         ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "LOCAL_RANK: must be below LOCAL_WORLD_SIZE 2, got 2"),
         ({"LOCAL_RANK": "9" * 5_000}, "LOCAL_RANK: must be a whole number"),
         ({"SLURM_STEP_NUM_NODES": "2"}, "SLURM_JOB_ID: is missing, but SLURM_STEP_NUM_NODES is set"),

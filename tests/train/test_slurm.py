@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,26 @@ def test_ranks_of_two_nodes_connect(tmp_path):
     for rank in range(4):
         told = json.loads((tmp_path / f"told-{rank}").read_text())
         assert told == [str(rank % 2), "4", *endpoint.split(":"), f"node{rank // 2}"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_node_says_what_it_waits_for_and_a_signal_ends_it(tmp_path, number):
+    code = (
+        "import signal; from cadmus.train import ranks\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"ranks.run_ranks(['true'], 2, ranks.Nodes(2, 0, '127.0.0.1:{free_port()}', '1'))"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout.readline().startswith("waiting for node 2 of 2 at 127.0.0.1:")
+        process.send_signal(number)
+        assert process.wait(PATIENCE) in (-number, 1)
+
+
+def test_a_node_that_does_not_come_is_one_line(monkeypatch):
+    monkeypatch.setattr(ranks, "PATIENCE_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"^node 2 of 2 has not started within 0\.5 s, at 127"):
+        ranks.wait_for_nodes(ranks.Nodes(2, 0, f"127.0.0.1:{free_port()}", "1"))
 
 
 def test_uneven_ranks_are_refused():

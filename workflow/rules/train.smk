@@ -60,10 +60,11 @@ rule train:
                 for name in RUNS[wildcards.run].config.objectives
             ),
         ),
-    # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
+    # SLURM sends SIGTERM to all processes of a job step, a closed terminal SIGHUP. Shell and tee ignore them until the
+    # checkpoint is saved.
     shell:
-        "trap : TERM; $([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
+        "trap : TERM HUP; $([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
         " --cpus-per-task={threads} --kill-on-bad-exit=1)"
         " python -m cadmus train --config {input.config} --dataset {params.dataset}"
         " --checkpoints {params.training}/checkpoints --metrics {output.metrics} --snapshots {output.snapshots}"
-        " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM; exec tee -ia {log})"
+        " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM HUP; exec tee -ia {log})"
