@@ -83,7 +83,7 @@ def train(
 def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     """Check before the work starts that all can be read and written; return the dataset's digest."""
     from cadmus.dataset.manifest import read_manifest
-    from cadmus.model.export import check_export, read_init
+    from cadmus.model.export import check_export, check_snapshots, read_init
 
     manifest = read_manifest(dataset)
     if manifest.config_digest != config.dataset_digest():
@@ -93,8 +93,9 @@ def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     paths.check()
     check_export(paths.export)
     check_writable(paths.metrics)
-    if paths.snapshots is not None:
-        check_writable(paths.snapshots, directory=True)
+    for snapshots in filter(None, (paths.snapshots, paths.partial().snapshots)):
+        check_writable(snapshots, directory=True)
+        check_snapshots(snapshots, config.name)
     return manifest.digest
 
 

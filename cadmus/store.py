@@ -91,6 +91,26 @@ def write_text(path: Path | str, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_card(path: Path | str, text: str) -> None:
+    """Write a page that ends in its digest; one that a user has written or changed is not replaced."""
+    path = Path(path)
+    if path.exists() and not is_own_card(path):
+        problem = "is not a card that Cadmus wrote, or was changed since"
+        raise InputError(f"{path}: {problem}; move it, or write the card elsewhere with --output")
+    write_text(path, f"{text.rstrip()}\n\n{_card_seal(text)}\n")
+
+
+def is_own_card(path: Path) -> bool:
+    """Return True if a page is as :func:`write_card` wrote it, so that it may be replaced."""
+    with reading(path):
+        text, _, last = path.read_text(encoding="utf-8", errors="replace").rstrip().rpartition("\n")
+    return last == _card_seal(text)
+
+
+def _card_seal(text: str) -> str:
+    return f"<!-- made by cadmus card: {hashlib.sha256(text.strip().encode()).hexdigest()[:16]} -->"
+
+
 def write_json(
     path: Path | str, kind: str, value: dict[str, Any], files: Mapping[str, Path] | None = None
 ) -> None:

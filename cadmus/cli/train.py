@@ -159,14 +159,14 @@ def card(directory: Path, completions: Path | None, output: Path | None) -> None
     from cadmus.dataset.manifest import NAME as MANIFEST
     from cadmus.pages.dataset import dataset_card
     from cadmus.pages.model import model_card
-    from cadmus.store import write_text
+    from cadmus.store import write_card
 
     output = output or directory / CARD
     if output.suffix != ".md":
         raise InputError(f"--output {output}: must end in .md")
     if (directory / MANIFEST).exists():
-        write_text(output, dataset_card(directory))
+        write_card(output, dataset_card(directory))
     elif completions is None:
         raise InputError(f"{directory}: no dataset; for the card of a model, add --completions")
     else:
-        write_text(output, model_card(directory, completions))
+        write_card(output, model_card(directory, completions))

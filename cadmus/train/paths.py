@@ -11,17 +11,21 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
 from cadmus import config, store
-from cadmus.errors import InputError
+from cadmus.errors import InputError, reading
+from cadmus.model import FILES as MODEL_FILES
 
 METADATA = "meta.json"
 STATE = "state.safetensors"
-LOCK = "lock"
+LOCK = ".cadmus-lock"
+MOST_CHARACTERS = 1_000_000
+"""Of a line of metrics."""
 FIRST_FRACTION = 0.01
 """Fraction of the steps before the first snapshot, however many there are."""
 
@@ -53,6 +57,8 @@ class RunPaths:
                 raise InputError(f"{named[name]}: {problem}; choose another path")
         if self.metrics.suffix != ".jsonl":
             raise InputError(f"{self.metrics}: the file of metrics must end in .jsonl")
+        for path in (self.metrics, partial.metrics):
+            check_metrics(path)
 
     def partial(self) -> "RunPaths":
         """The paths to train with until the model is exported."""
@@ -73,12 +79,16 @@ class RunPaths:
             with store.as_input_error(self.snapshots):
                 remove_snapshots(self.snapshots)
                 for snapshot in find_snapshots(partial.snapshots):
-                    shutil.copytree(snapshot, self.snapshots / snapshot.name, copy_function=_link)
+                    shutil.copytree(
+                        snapshot, self.snapshots / snapshot.name, copy_function=_link, dirs_exist_ok=True
+                    )
         remove_checkpoints(self.checkpoints, keep=0)
         with store.as_input_error(partial.metrics):
             partial.metrics.unlink()
             if partial.snapshots is not None:
-                shutil.rmtree(partial.snapshots)
+                remove_snapshots(partial.snapshots)
+                with suppress(OSError):
+                    partial.snapshots.rmdir()
 
 
 def _partial(path: Path) -> Path:
@@ -129,10 +139,7 @@ def remove_checkpoints(directory: Path, keep: int) -> None:
 def remove_checkpoint(path: Path) -> None:
     """Remove the files of a checkpoint, and its directory if nothing else is in it."""
     # Metadata first: without them, the checkpoint does not count as complete. A killed writer leaves a part.
-    for name in (METADATA, store.TEMPORARY + METADATA, STATE):
-        (path / name).unlink(missing_ok=True)
-    with suppress(OSError):
-        path.rmdir()
+    remove_files(path, (METADATA, STATE))
 
 
 def snapshot_steps(train: config.Train) -> set[int]:
@@ -144,14 +151,40 @@ def snapshot_steps(train: config.Train) -> set[int]:
 
 def find_snapshots(directory: Path) -> list[Path]:
     """Return all snapshots, the earliest first."""
-    snapshots = step_paths(directory)
+    snapshots = [
+        path for path in step_paths(directory) if any((path / name).exists() for name in MODEL_FILES)
+    ]
     if not snapshots:
         raise InputError(f"{directory}: no snapshots; give the directory of `cadmus train --snapshots`")
     return snapshots
 
 
 def remove_snapshots(directory: Path, after: int = 0) -> None:
-    """Remove the snapshots after a step, of another run or a killed one."""
+    """Remove the snapshots after a step; files of the user in them stay."""
     for path in step_paths(directory):
         if step_of(path) > after:
-            shutil.rmtree(path)
+            remove_files(path, MODEL_FILES)
+
+
+def remove_files(directory: Path, names: Collection[str]) -> None:
+    """Remove files of Cadmus, or what a killed writer left of them; then the directory, if it is empty."""
+    for name in names:
+        for path in (directory / name, directory / f"{store.TEMPORARY}{name}"):
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def check_metrics(path: Path) -> None:
+    """Check that a file that metrics will replace has metrics, or nothing."""
+    if not path.exists():
+        return
+    store.check_readable(path)
+    with reading(path), path.open(encoding="utf-8") as file:
+        first = file.readline(MOST_CHARACTERS)
+    try:
+        is_metrics = not first.strip() or isinstance(json.loads(first).get("step"), int)
+    except (ValueError, AttributeError):
+        is_metrics = False
+    if not is_metrics:
+        raise InputError(f"{path}: has no metrics, which would replace it; move it, or choose another path")

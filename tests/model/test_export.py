@@ -8,7 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from cadmus import config, isa
+from cadmus import config, isa, store
 from cadmus.errors import InputError
 from cadmus.model import FILES
 from cadmus.model.export import load_export, read_metadata, save_export
@@ -71,7 +71,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     assert read_metadata(tmp_path / "model").steps == 2
     assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    (tmp_path / "model" / "README.md").write_text("the card of the weights that go")
+    store.write_card(tmp_path / "model" / "README.md", "the card of the weights that go")
     save_export(model, tmp_path / "model", {"steps": 3})
     assert {path.name for path in (tmp_path / "model").iterdir()} == set(FILES)
     (tmp_path / "thesis").mkdir()

@@ -11,8 +11,9 @@ from cadmus import config, store
 from cadmus.columns import NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
-from cadmus.model.export import read_metadata
+from cadmus.model.export import check_snapshots, read_metadata, save_export
 from cadmus.train.paths import LOCK, RunPaths, find_snapshots, remove_checkpoints, snapshot_steps, step_path
+from tests.model.models import SIZES, random_model
 from tests.train.runs import run_config, train
 
 LOSSES = Table({"loss": NUMBER})
@@ -36,13 +37,55 @@ def make(directory: Path, file: str = "meta.json") -> None:
 
 
 def test_publishing_seals_the_metrics_and_removes_the_checkpoints(paths):
-    paths.metrics.write_text("of an earlier run")
+    paths.metrics.write_text('{"step": 1, "of": "an earlier run"}')
     make(paths.snapshots / "step-00000001")
+    (paths.snapshots / "step-00000001/thesis.tex").touch()
     (paths.snapshots / "notes").touch()
     paths.publish()
     assert sorted(path.name for path in paths.metrics.parent.iterdir()) == ["metrics.jsonl", "snapshots"]
     assert store.read_results(paths.metrics, LOSSES)[0]["loss"].to_list() == [2.5, 1.5]
-    assert sorted(path.name for path in paths.snapshots.iterdir()) == ["notes", "step-00000002"]
+    assert sorted(path.name for path in paths.snapshots.iterdir()) == [
+        "notes",
+        "step-00000001",
+        "step-00000002",
+    ]
+    assert [path.name for path in (paths.snapshots / "step-00000001").iterdir()] == ["thesis.tex"]
+
+
+def test_what_is_not_of_a_training_is_not_replaced(tmp_path, paths):
+    paths.check()
+    partial = paths.partial()
+    for path in (paths.metrics, partial.metrics):
+        path.write_text("My notes.\n")
+        with pytest.raises(
+            InputError, match=rf"{path.name}: has no metrics, which would replace it; move it"
+        ):
+            paths.check()
+        path.unlink()
+    (partial.snapshots / "step-00000002/meta.json").unlink()
+    run = {**run_config(), "name": "b", "model": SIZES.model_dump()}
+    save_export(random_model(), partial.snapshots / "step-00000002", {"config": run})
+    check_snapshots(partial.snapshots, "b")
+    with pytest.raises(
+        InputError, match=r"step-00000002: a snapshot of the run b, which a would replace; move"
+    ):
+        check_snapshots(partial.snapshots, "a")
+
+
+def test_a_readme_of_the_user_stays(tmp_path):
+    save_export(random_model(), tmp_path, {})
+    card = tmp_path / "README.md"
+    store.write_card(card, "# Card\n\nOf these weights.\n")
+    store.write_card(card, "# Card\n\nAnother one.\n")
+    save_export(random_model(), tmp_path, {})
+    assert not card.exists()
+    card.write_text("# My notes\n")
+    save_export(random_model(), tmp_path, {})
+    with pytest.raises(
+        InputError, match=r"README.md: is not a card that Cadmus wrote, or was changed since; move"
+    ):
+        store.write_card(card, "# Card\n")
+    assert card.read_text() == "# My notes\n"
 
 
 def test_files_of_the_user_stay(paths):
