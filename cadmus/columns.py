@@ -57,8 +57,9 @@ PROGRAM = Column(
     form=f"a program of at most {LONGEST_PROGRAM} instructions",
 )
 COMPLETION = replace(PROGRAM, pattern=f"{_INSTRUCTION}{{0,{LONGEST_PROGRAM}}}")
-COUNT = Column(int, low=0)
-POSITIVE = Column(int, low=1)
+COUNT = Column(int, low=0, high=10**15)
+"""Of programs or tokens; figures add them up."""
+POSITIVE = replace(COUNT, low=1)
 NUMBER = Column(float)
 NONNEGATIVE = Column(float, low=0, rounding=1e-9)
 POSITIVE_NUMBER = Column(float, low=5e-324)

@@ -5,6 +5,7 @@ import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from types import UnionType
 
 
@@ -42,6 +43,9 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
     """Report in one line that a file cannot be read, whatever error a library raises; ``fix`` ends it."""
     fix = f"; {fix}" if fix else ""
     try:
+        # A reader of a FIFO would wait for ever.
+        if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+            raise InputError(f"{path}: not a regular file{fix}")
         yield
     except CadmusError:
         raise

@@ -1,5 +1,10 @@
 """Messages of errors."""
 
+import os
+
+import pytest
+
+from cadmus.config import load_config
 from cadmus.errors import InputError
 
 
@@ -8,3 +13,9 @@ def test_a_message_is_one_printable_line_of_bounded_length():
     assert message.startswith("a.yaml: no name \\x1bxxx")
     assert message.endswith("xxx; write it again")
     assert len(message) < 1_300
+
+
+def test_a_pipe_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "config.yaml")
+    with pytest.raises(InputError, match=r"config\.yaml: not a regular file$"):
+        load_config(tmp_path / "config.yaml")

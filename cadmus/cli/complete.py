@@ -56,6 +56,7 @@ class Completion(NamedTuple):
 @options.integer_option(
     "-n",
     "--samples",
+    high=100_000,
     help="Sample N completions.",
 )
 @click.option(

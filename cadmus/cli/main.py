@@ -1,5 +1,7 @@
 """The entry point: the table of commands, and one-line errors."""
 
+import os
+import re
 import signal
 import sys
 from importlib import import_module
@@ -41,6 +43,14 @@ SECTIONS = {
 }
 """Commands by the headings of `cadmus --help`: the module in this package, the extra with its packages, and
 the first sentence of its help."""
+THREADS = (
+    "NUMBA_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
+"""Variables of libraries."""
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
@@ -107,6 +117,17 @@ def cadmus() -> None:
     """
 
 
+def check_variables() -> None:
+    """Check variables from which libraries read numbers of threads; they would fail with a traceback."""
+    # Cadmus draws into files alone.
+    os.environ.pop("MPLBACKEND", None)
+    for name in THREADS:
+        text = os.environ.get(name)
+        if text is not None and not re.fullmatch(r"0*[1-9][0-9]{0,5}(,[0-9]{1,6})*", text.strip()):
+            rule = "must be a whole number of at least 1"
+            raise InputError(f"{name}: {rule}, got {text[:40]!r}; change the variable, or unset it")
+
+
 def main() -> None:
     """Run the command line; bad input prints one line on standard error and exits with code 2."""
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -114,6 +135,7 @@ def main() -> None:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda got, _: sys.exit(128 + got))
     try:
+        check_variables()
         sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False))
     except (click.Abort, Interrupted) as error:
         echo(f"cadmus: {str(error) or 'interrupted'}", err=True)
@@ -128,8 +150,12 @@ def main() -> None:
         # At exit, flushing standard output would fail again.
         sys.stdout = None
         _exit(f"{error.filename or 'standard output'}: {error.strerror or error}")
-    except MemoryError:
-        _exit("out of memory; ask for less at a time")
+    except (MemoryError, ImportError, RuntimeError) as error:
+        # Libraries have no class for these.
+        reasons = ("failed to map", "cannot allocate", "can't allocate", "can't start new thread")
+        if not isinstance(error, MemoryError) and not any(reason in str(error) for reason in reasons):
+            raise
+        _exit("out of memory or threads; ask for less at a time, or allow more (ulimit -a shows the limits)")
     except (InputError, UnicodeError, click.ClickException) as error:
         _exit(str(error))
 

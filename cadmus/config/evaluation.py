@@ -15,6 +15,7 @@ from cadmus.config.fields import (
     Positive,
     ProgramCount,
     Range,
+    SampleCount,
     Section,
     Value,
 )
@@ -37,7 +38,7 @@ class Completions(Settings):
 
     metrics: ClassVar = ("solved", "fits", "exact", "next_token", "verified", "ceiling")
 
-    programs: Positive = 2_000
+    programs: ProgramCount = 2_000
     """maximum number of programs per template"""
 
 
@@ -46,16 +47,16 @@ class Loss(Settings):
 
     metrics: ClassVar = ("held_out_loss",)
 
-    programs: Positive = 2_000
+    programs: ProgramCount = 2_000
     """maximum number of programs per template"""
 
 
 class PassAtK(Settings):
     """Several sampled completions of each test program."""
 
-    programs: Positive = 200
+    programs: ProgramCount = 200
     """maximum number of programs per template"""
-    samples: Positive = 16
+    samples: SampleCount = 16
     """completions sampled per program, the largest k"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
@@ -80,18 +81,18 @@ class Induction(Settings):
 
     metrics: ClassVar = ("voted", "greedy", "ceiling")
 
-    programs: Positive = 100
+    programs: ProgramCount = 100
     """prompts with each number of examples"""
     examples: Annotated[Positive, Field(le=8)] = 8
     """largest number of examples, as far as programs have room"""
-    samples: Positive = 64
+    samples: SampleCount = 64
     """definitions sampled per prompt"""
 
 
 class Curve(Settings):
     """Completions of test programs by each snapshot of the training."""
 
-    programs: Positive = 500
+    programs: ProgramCount = 500
     """maximum number of programs per template"""
 
 
@@ -136,7 +137,7 @@ class Probe(Settings):
 class Infilling(Settings):
     """Holes in true programs."""
 
-    programs: Positive = 500
+    programs: ProgramCount = 500
     """maximum number of programs per template"""
     holes: Distinct[Annotated[Positive, Field(le=16)]] = [1, 2, 4, 8]
     """instructions of a hole"""
@@ -149,7 +150,7 @@ class Infilling(Settings):
 class Unmasking(Settings):
     """The order in which masked diffusion writes completions."""
 
-    programs: Positive = 500
+    programs: ProgramCount = 500
     """maximum number of programs per template"""
 
 

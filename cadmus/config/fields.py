@@ -161,6 +161,7 @@ PlainText = Annotated[str, Field(pattern=r"^[\w.:+@ -]*$")]
 Integer = Annotated[int, BeforeValidator(whole_number), Field(strict=True)]
 Count = Annotated[Integer, Field(ge=0)]
 Positive = Annotated[Integer, Field(ge=1)]
+SampleCount = Annotated[Positive, Field(le=100_000)]
 ProgramCount = Annotated[Positive, Field(le=1_000_000)]
 Value = Annotated[Integer, Field(ge=-1_000, le=1_000)]
 """A compared value; expressions have no others."""

@@ -260,6 +260,8 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         if node.tag == "tag:yaml.org,2002:int" and len(node.value) > LONGEST_INTEGER:
             raise _refusal(f"an integer of more than {LONGEST_INTEGER} digits", node)
+        if ":" in node.value and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+            raise _refusal("a number with colons, which YAML reads in base 60; write it in decimal", node)
         # The parser refuses them as they are, but not the escapes of YAML.
         if re.search("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]", node.value):
             raise _refusal("a control character, or half of a surrogate pair, in a text", node)

@@ -14,16 +14,19 @@ from cadmus.config.fields import (
     DecayRate,
     Distinct,
     Fraction,
-    Integer,
     NonNegative,
     Positive,
+    ProgramCount,
     Rate,
+    SampleCount,
     Section,
     check_inside,
     known,
     positive_or,
 )
 
+MOST_BLOCKS = 1_000
+"""Maximum depth of a model."""
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 Template = Annotated[str, known(TEMPLATES, "template")]
 
@@ -66,6 +69,10 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
+        if self.depth > MOST_BLOCKS:
+            raise ValueError(
+                f"loops: at most {MOST_BLOCKS} blocks in all loops are allowed, got {self.depth}"
+            )
         head_width, rest = divmod(self.width, self.heads)
         if rest:
             raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
@@ -155,9 +162,9 @@ class Reinforcement(Section):
     ]
     """questions that training programs are asked; *random* is none by default, as little of its reward needs
     execution"""
-    prompts: Positive = 32
+    prompts: ProgramCount = 32
     """prompts per question and step, over all ranks"""
-    samples: Annotated[Integer, Field(ge=2)] = 8
+    samples: Annotated[SampleCount, Field(ge=2)] = 8
     """completions per prompt"""
     temperature: Above0 = 1.0
     """divisor of the logits"""

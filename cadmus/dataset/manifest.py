@@ -185,8 +185,9 @@ def read_file(directory: Path, file: File, columns: list[str]) -> pa.Table:
             raise ValueError("other columns than a shard's")
         if opened.metadata.num_rows != file.rows:
             raise ValueError(f"{opened.metadata.num_rows} rows, {NAME} has {file.rows}")
-        table = opened.read(columns)
+        table = opened.read(["split", *columns])
         check_columns(table, file.split, file.template)
+        table = table.select(columns)
         samples = Samples.from_arrow(table)
     for problem, rows in unreadable(samples).items():
         if rows.any():

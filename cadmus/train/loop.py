@@ -9,7 +9,7 @@ losses of the last one are read. A CPU computes at once, so each step is finishe
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -170,8 +170,9 @@ class Training:
         self.snapshots = set() if paths.snapshots is None else snapshot_steps(train)
         self.display = Display(self.step, train.steps, self.log, visible=self.place.rank == 0)
         # Signals wait for the end of a step: all ranks must stop after the same one.
-        with deferred_signals() as received, self.display.bar, closing(self.batches):
-            on_first_rank(self._open_files)
+        files = ExitStack()
+        with deferred_signals() as received, self.display.bar, closing(self.batches), files:
+            on_first_rank(lambda: self._open_files(files))
             self.clock = time.perf_counter()
             # The step whose losses have not been read, if there is one.
             unread: Launched | None = None
@@ -301,11 +302,11 @@ class Training:
         distributed.all_reduce(rate)
         return rate.item()
 
-    def _open_files(self) -> None:
+    def _open_files(self, files: ExitStack) -> None:
         """Open the files for metrics and snapshots, without what an interrupted run wrote after this step."""
         if self.paths.snapshots is not None:
             remove_snapshots(self.paths.snapshots, after=self.step)
-        self.metrics = MetricsFile(self.paths.metrics, self.step)
+        self.metrics = files.enter_context(closing(MetricsFile(self.paths.metrics, self.step)))
 
     def _save(self) -> None:
         """Save a checkpoint; the metrics before it are on disk first, so a resumed run has all of them."""

@@ -89,6 +89,9 @@ class MetricsFile:
         except OSError as error:
             raise RankLocalError(f"cannot write {self._path}: {error.strerror}") from None
 
+    def close(self) -> None:
+        self._file.close()
+
     def flush(self) -> None:
         """Write all lines to the disk: after a power cut, a checkpoint must not be without its metrics."""
         os.fsync(self._file.fileno())

@@ -142,10 +142,27 @@ def test_a_closed_standard_input_is_one_line() -> None:
     )
 
 
+@pytest.mark.parametrize("variable", ["NUMBA_NUM_THREADS=abc", "POLARS_MAX_THREADS=0", "OMP_NUM_THREADS=1,x"])
+def test_a_number_of_threads_that_is_none_is_one_line(variable):
+    name, _, value = variable.partition("=")
+    done = python("-m", "cadmus", "sample", "equality", "-n", "1", **{name: value})
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"cadmus: error: {name}: must be a whole number of at least 1, got {value!r}")
+
+
+def test_a_backend_for_windows_is_ignored(tmp_path):
+    output = tmp_path / "table.md"
+    done = python("-m", "cadmus", "figure", "table2_instructions", "--output", output, MPLBACKEND="bad")
+    assert (done.returncode, output.exists()) == (0, True), done.stderr
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (MemoryError("2.00 TiB"), "out of memory; ask for less at a time"),
+        (MemoryError("2.00 TiB"), "out of memory or threads; ask for less at a time"),
+        (RuntimeError("can't start new thread"), "out of memory or threads; ask for less at a time"),
+        (ImportError("libx.so: failed to map segment"), "out of memory or threads; ask for less at a time"),
         (OSError(28, "No space left on device", "x.parquet"), "x.parquet: No space left on device"),
         (OSError(36, "File name too long", "a" * 100_000), "aaa: File name too long"),
         (UnicodeEncodeError("latin-1", "→", 0, 1, "ordinal"), "'latin-1' codec can't encode character"),

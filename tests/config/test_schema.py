@@ -60,6 +60,11 @@ from tests.config.quick import QUICK, VALUES, changed
             "reinforcement.prompts: must be a multiple of ranks 4, got 6",
         ),
         ("train.reinforcement.questions", ["random"] * 2, "duplicate 'random'"),
+        (
+            "train.reinforcement",
+            {"fraction": 0.1, "samples": 10**18},
+            "samples: must be less than or equal to",
+        ),
         ("train.reinforcement.questions", ["equalty"], "0: no question 'equalty'; did you mean 'equality'?"),
         ("seed", 2**63, "must have at most 64 bits, got 9223372036854775808"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),
