@@ -6,6 +6,7 @@ which a symbol may be hard: ``alternate`` has familiar symbols with other meanin
 symbols as ``normal`` with each other's meanings, and ``letters`` mean nothing.
 """
 
+import re
 import string
 from collections.abc import Sequence
 
@@ -37,6 +38,21 @@ UNREADABLE = "no readable answer"
 """A completion that cannot be a program."""
 EXAMPLES = ("34+7=", "52-4<", "93/2>")
 """True programs, one per comparator, that show the form of an answer and the order of operands."""
+
+FORMS = tuple(
+    re.compile(pattern, re.DOTALL | re.IGNORECASE)
+    for pattern in (
+        r"```(?:\w*\n)?(.+)```",
+        r"(`|\*\*|__|\*|_|\"|')(.+)\1",
+        r"\\boxed\{(.+)\}",
+        r"\\(?:text|mathrm|mathtt|texttt)\{(.+)\}",
+        r"\$\$?(.+?)\$?\$",
+        r"\\\((.+)\\\)",
+        r"\\\[(.+)\\\]",
+        r"(?:\*\*)?(?:the )?(?:final )?answer(?: is)?(?:\*\*)?:?(?:\*\*)?\s+(.+)",
+    )
+)
+"""Forms in which language models write an answer; the last group is the answer."""
 
 _TEMPLATE = """\
 A program is a sequence of one-character instructions for a machine with a stack of integers, which is \
@@ -92,9 +108,24 @@ def prompt(program: str, alphabet: str, examples: Sequence[str] = EXAMPLES) -> s
 
 
 def read_answer(text: str, alphabet: str) -> str | None:
-    """Return the comparator, in normal symbols, that an answer consists of apart from white space."""
+    r"""Return the comparator, in normal symbols, that an answer consists of, apart from its form.
+
+    White space and :data:`FORMS` around it do not count, one in another: ``**Answer:** `>` ``. What is left
+    must be the symbol alone, as some alphabets have symbols that also format.
+
+    >>> [read_answer(text, "normal") for text in (r"\boxed{>}", "**Answer:** `=`", "a > b")]
+    ['>', '=', None]
+    """
     written = {SYMBOLS[alphabet][comparator]: comparator for comparator in COMPARATORS}
-    return written.get(text.strip())
+    pending = [text.strip()]
+    # Each form makes a text shorter.
+    while pending:
+        text = pending.pop()
+        if text in written:
+            return written[text]
+        found = (form.fullmatch(text) for form in FORMS)
+        pending += [text for match in found if match and (text := match[match.lastindex or 0].strip())]
+    return None
 
 
 def question_text(program: str, question: str, alphabet: str) -> str:

@@ -1,3 +1,4 @@
+import itertools
 from itertools import islice
 
 import pytest
@@ -70,15 +71,23 @@ def test_examples_are_true_and_cover_each_comparator():
     assert sorted(example[-1] for example in EXAMPLES) == sorted("<=>")
 
 
+FORMS = (
+    *("{}", " {}\n", "`{}`", "**{}**", '"{}"', "```\n{}\n```", "```text\n{}\n```", "${}$", r"\({}\)"),
+    *("Answer: {}", "**Answer:** `{}`", "The answer is {}", "**Final answer: {}**"),
+    *(r"\boxed{{{}}}", r"$\boxed{{\text{{{}}}}}$"),
+)
+
+
 @pytest.mark.parametrize("symbols", SYMBOLS)
-def test_answer_is_exactly_one_comparator(symbols):
-    for comparator in "<>=":
-        written = translate(comparator, symbols)
-        assert read_answer(written, symbols) == comparator
-        assert read_answer(f" {written}\n", symbols) == comparator
+def test_answer_is_exactly_one_comparator_in_any_form(symbols):
+    for comparator, form in itertools.product("<>=", FORMS):
+        assert read_answer(form.format(translate(comparator, symbols)), symbols) == comparator, form
+    for form in FORMS:
+        assert read_answer(form.format(""), symbols) is None, "form alone is no symbol"
+        assert read_answer(form.format("!"), symbols) is None
     other = "alternate" if symbols == "normal" else "normal"
     less = translate("<", symbols)
-    for text in ("", f"`{less}`", f"{less}.", f"{less}{less}", f"Answer: {less}", translate("<", other), "!"):
+    for text in ("", f"{less}.", f"{less}{less}", f"a {less} b", translate("<", other), "**", "I think: !"):
         assert read_answer(text, symbols) is None
 
 
@@ -99,7 +108,8 @@ def test_other_alphabets_and_answers():
         question_text("34+", "less_greater", "words")
     with pytest.raises(InputError, match="random: has no prompt in alternate symbols; ask basic_math, "):
         question_text("34+", "random", "alternate")
-    assert completion_in("The answer is <", "normal") == UNREADABLE
+    assert completion_in("The answer is <", "normal") == "<"
+    assert completion_in("It is <", "normal") == UNREADABLE
     assert not verify(Task("34+7", "=", "equality_comparator"), UNREADABLE).verified
     assert completion_in("55*2+=", "program") == "55*2+="
     assert {completion_in(text, alphabet) for text in (None, 3, []) for alphabet in ALPHABETS} == {None}
