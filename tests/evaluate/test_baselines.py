@@ -172,6 +172,11 @@ def test_the_linear_baseline_reads_tokens_by_place() -> None:
     for pairs, least, most in ((True, 0.95, 1), (False, 0.4, 0.75)):
         ours = Linear(prompts, Programs.from_strings(matched), pairs=pairs).complete(prompts).to_strings()
         assert least <= np.mean(np.array(ours) == matched) <= most
+    # Without an intercept, tokens that say nothing would hide which class is frequent.
+    rare = ["<" if number % 10 == 0 else "=" for number in range(len(texts))]
+    constant = Linear(prompts, Programs.from_strings(rare))
+    assert constant.complete(Programs.from_strings(["ZZ"])).to_strings() == ["="]
+    assert constant._intercepts_C.detach().softmax(0).max() > 0.6
     for operators_only, least, most in ((False, 1, 1), (True, 0.4, 0.7)):
         ours = Linear(digits, Programs.from_strings(parity), operators_only).complete(digits).to_strings()
         assert least <= np.mean(np.array(ours) == parity) <= most

@@ -10,6 +10,7 @@ from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
 from cadmus.programs import Programs
+from cadmus.templates.answers import number_text
 from cadmus.vm.reference import run
 
 ANSWERS = {"first": "hybrid", "second": "hybrid", "top": "hybrid", "call": "hybrid"}
@@ -52,8 +53,10 @@ def test_the_programs_are_test_programs_and_the_same_for_every_model():
     table = counterfactuals("difference", 50)
     assert table.equals(counterfactuals("difference", 50))
     assert not table.equals(counterfactuals("difference", 50, seed=1))
-    programs = Programs.from_strings(table["base"] + table["base_answer"])
-    assert (split_of(programs, Dataset().eval_fraction) == TEST).all()
+    calls, sums = (counterfactuals(name, 30) for name in ("call", "aggregate"))
+    whole = [*(table["base"] + table["base_answer"]), *(calls["base"] + calls["base_answer"])]
+    whole += [f"{base}{number_text(value)}=" for base, value in sums.select("base", "base_value").iter_rows()]
+    assert (split_of(Programs.from_strings(whole), Dataset().eval_fraction) == TEST).all()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 
 from cadmus import config, isa
 from cadmus.dataset.sampler import sample
-from cadmus.dataset.splits import TRAIN, split_of
+from cadmus.dataset.splits import TRAIN, VALIDATION, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.posterior import posterior
 from cadmus.model.gpt import GPT
@@ -207,6 +207,24 @@ def test_held_out_programs_are_not_learned_from(monkeypatch):
     rollout, _ = written(monkeypatch, f"{prompt}>", 4, "less_greater", [">", "<", "<", "<"])
     assert f"{prompt}>." not in weights_by_program(rollout)
     assert counts_of(rollout)["held_out"] >= 1
+
+
+def test_a_held_out_program_is_not_unlearned_either(monkeypatch):
+    """It has no reward, so next to one that solves its advantage would be negative."""
+    right = [f"{a}{b}+{15 - a - b}+=" for a in range(10) for b in range(10) if 0 <= 15 - a - b < 10]
+    wrong = [f"{a}{a}+=" for a in range(10)]
+
+    def of_split(answers, split):
+        found = split_of(
+            Programs.from_strings(f"62*4+1-{answer}" for answer in answers), DATASET.eval_fraction
+        )
+        return [answers[row] for row in np.flatnonzero(found == split)]
+
+    (held_out, *_), (learned, *_) = of_split(right, VALIDATION), of_split(right, TRAIN)
+    completions = [learned, held_out, *of_split(wrong, TRAIN)[:2]]
+    rollout, _ = written(monkeypatch, f"62*4+1-{learned}", 7, "equality", completions)
+    assert counts_of(rollout) | {"solved": 2, "held_out": 1} == counts_of(rollout)
+    assert set(weights_by_program(rollout)) == {f"62*4+1-{text}" for text in completions if text != held_out}
 
 
 def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monkeypatch):
