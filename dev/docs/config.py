@@ -7,7 +7,6 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import yaml
 from click.testing import CliRunner
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -115,12 +114,12 @@ def columns() -> str:
         **{name: (f"`experiments/{name}.parquet`", experiments.table(name)) for name in experiments.NAMES},
         "study": ("`study.parquet`", TABLE),
     }
-    meanings = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text())
     parts = [
         "# Columns of results and datasets\n\n`python -m dev.docs config` writes this page from their "
         "declarations. Both are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
     ]
     for name, (file, of) in files.items():
+        meanings = of.meanings()
         rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.columns.items()]
         parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
     return "\n".join([*parts, DATASET, markdown(["column", "type", "null", "meaning"], dataset.columns())])

@@ -21,9 +21,19 @@ from cadmus.tools import generator, progress, seed_of
 if TYPE_CHECKING:
     from cadmus.labs.circuits.graph import Graph
 
-EDGE_SCORES = ("effect", "attributed", "integrated", "random")
-"""Scores of the edges of a circuit: measured, estimated by gradients at the base or at some points on the way
-to the source, and random numbers."""
+EDGE_SCORES = {
+    "effect": (
+        "effect of an exchange of the edge on the preference for the other answer, as a fraction of what the "
+        "whole source does"
+    ),
+    "attributed": "the effect estimated by gradients at the base",
+    "integrated": "the effect estimated by gradients at five points between base and source",
+    "random": "a random score of the edge",
+}
+"""Scores of the edges of a circuit, and what they are."""
+_STILL_RIGHT = (
+    "answers that stay right in the circuit of this edge and all of larger `{}`; null for most sizes"
+)
 STILL_RIGHT = tuple(f"{method}_right" for method in EDGE_SCORES)
 """Answers that stay right in the circuit of an edge and all with larger scores; null for most sizes."""
 POINTS = 5
@@ -106,7 +116,7 @@ def accuracy_of_circuits(edges: pl.DataFrame) -> pl.DataFrame:
 def findings(results: pl.DataFrame) -> Findings:
     """Return how well gradients estimate the effects, and how many edges are enough."""
     table = results.group_by("variable", maintain_order=True).agg(
-        *(pl.corr("effect", name).fill_nan(None).alias(f"r of {name}") for name in EDGE_SCORES[1:3]),
+        *(pl.corr("effect", name).fill_nan(None).alias(f"r of {name}") for name in list(EDGE_SCORES)[1:3]),
         pl.len().cast(pl.Int64).alias("edges"),
     )
     enough = accuracy_of_circuits(results).filter(pl.col("accuracy") >= ENOUGH)
@@ -126,12 +136,16 @@ EXPERIMENT = Experiment(
     attention="causal",
     columns={
         "variable": one_of(get_args(Local)),
-        "sender": PART,
-        "receiver": PART,
+        "sender": PART.means(
+            "part of the model that writes: the embedding, a head by block and number, or an MLP by block"
+        ),
+        "receiver": PART.means(
+            "part that reads it: the query, key or value of a head, an MLP, or the output"
+        ),
         "programs": COUNT,
-        "changed": COUNT.or_null(),
-        **dict.fromkeys(EDGE_SCORES, NUMBER.or_null()),
-        **dict.fromkeys(STILL_RIGHT, COUNT.or_null()),
+        "changed": COUNT.or_null().means("answers that an exchange of the edge changes to the other one"),
+        **{name: NUMBER.or_null().means(text) for name, text in EDGE_SCORES.items()},
+        **{f"{name}_right": COUNT.or_null().means(_STILL_RIGHT.format(name)) for name in EDGE_SCORES},
     },
     rules={
         f"{name}: must be at most programs": pl.col(name) <= pl.col("programs")
