@@ -199,6 +199,16 @@ class Table:
         return frame
 
 
+MEASURED = Table(
+    {
+        "template": LABEL,
+        "metric": NAME,
+        "value": NONNEGATIVE,
+        "n": POSITIVE,
+        "baseline": FRACTION.or_null(),
+    }
+)
+"""What an experiment measures of a run, for studies: accuracies, or losses in nats."""
 METRICS = Table(
     {
         "step": COUNT,

@@ -11,14 +11,14 @@ from cadmus.cli import options
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
-from cadmus.experiments.experiment import Findings
+from cadmus.experiments.experiment import Summary
 
 
 @click.group()
 def evaluate() -> None:
     """Run an experiment on a trained model.
 
-    An experiment writes its results to a Parquet file and prints findings. Programs that the model may have
+    An experiment writes its results to a Parquet file and prints a summary. Programs that the model may have
     been trained on are refused.
 
     \b
@@ -51,8 +51,8 @@ def _command(name: str) -> click.Command:
         run_config = options.optional_config(config, changes)
         device = options.usable_device(device)
         results = pipeline.evaluate(name, directory, output, dataset, run_config, device)
-        if experiment.findings:
-            _print(experiment.findings(results))
+        if experiment.summary:
+            _print(experiment.summary(results))
 
     parameters = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
@@ -177,12 +177,12 @@ def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Pat
             options.echo(path)
 
 
-def _print(findings: Findings) -> None:
+def _print(summary: Summary) -> None:
     def cell(value: str | float | None) -> str:
         if value is None or isinstance(value, str):
             return title(value or "")
         return f"{value:,}" if isinstance(value, int) else percent(value)
 
-    rows = [[*map(cell, row)] for row in findings.table.iter_rows()]
-    click.echo(f"{findings.title}\n")
-    options.echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
+    rows = [[*map(cell, row)] for row in summary.table.iter_rows()]
+    click.echo(f"{summary.title}\n")
+    options.echo_table([[column.replace("_", " ") for column in summary.table.columns], *rows])

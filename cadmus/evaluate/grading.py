@@ -13,11 +13,9 @@ import polars as pl
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of, things_asked
+from cadmus.evaluate.results import MODEL
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
-
-MODEL = "model"
-"""The policy that is graded; the others are baselines."""
 
 Policy = Callable[[str, Programs], tuple[Programs, np.ndarray]]
 """Completes prompts of a question: returns completions without the end, and whether each ended."""

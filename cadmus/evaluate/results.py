@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cadmus.columns import MEASURED
 from cadmus.config.evaluation import budgets
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
@@ -19,11 +20,31 @@ METRICS = {
 }
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
 
+MODEL = "model"
+"""The policy that is graded; the others are baselines."""
 CEILING = "ceiling"
 """Column with the probability that the best possible answer is solved, in the rows of the model; a metric of
 accuracies."""
 COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
+
+
+def measured(accuracies: pl.DataFrame) -> pl.DataFrame:
+    """Return accuracies as studies compare them: those of the model, each with that of the best baseline.
+
+    The columns are question, policy, metric, programs and accuracy; the result has those of
+    :data:`cadmus.columns.MEASURED`.
+    """
+    of_baselines = accuracies.filter(pl.col("policy") != MODEL)
+    best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
+    of_model = accuracies.filter(policy=MODEL).with_columns(template="question")
+    rows = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
+    return rows.with_columns(value="accuracy", n="programs").select(*MEASURED.columns)
+
+
+def at(name: str) -> pl.Expr:
+    """Return the expression of metrics such as ``solved@8``, where the column ``name`` has the number."""
+    return pl.format("{}@{}", "metric", name)
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:

@@ -8,8 +8,8 @@ import polars as pl
 from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PROGRAM, TEXT
 from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.evaluate.results import CEILING, accuracy_by
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.evaluate.results import CEILING, accuracy_by, measured
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 
 if TYPE_CHECKING:
     from cadmus.evaluate.grading import TaskBatch
@@ -73,7 +73,8 @@ def _check_added_questions(subject: Subject, tasks: "list[TaskBatch]") -> None:
 
 def grade_model(model: Any, tasks: "list[TaskBatch]", dataset: Dataset) -> pl.DataFrame:
     """Complete programs greedily and grade them, see :func:`cadmus.evaluate.grading.grade`."""
-    from cadmus.evaluate.grading import MODEL, grade
+    from cadmus.evaluate.grading import grade
+    from cadmus.evaluate.results import MODEL
 
     return grade(tasks, lambda _, prompts: model.complete(prompts, dataset.max_length), MODEL, dataset)
 
@@ -89,12 +90,12 @@ def best_possible(tasks: "list[TaskBatch]", dataset: Dataset, split: str) -> pl.
     return pl.Series(CEILING, np.concatenate(ceilings))
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracy on each question, with the best possible one and that of the best baseline."""
     from cadmus.figures.table3_accuracy import table
 
     columns = ("Sub-problem", "Tested", "Solved", "Best possible", "Best baseline")
-    return Findings("test programs solved, with 95% intervals", table(results).select(columns))
+    return Summary("test programs solved, with 95% intervals", table(results).select(columns))
 
 
 ASKED = {
@@ -137,8 +138,8 @@ EXPERIMENT = Experiment(
             pl.col("fits").is_not_null() | (pl.col("question") != "complete_algorithm")
         ),
     },
-    summary=lambda results: accuracy_by(results, "question"),
-    findings=findings,
+    metrics=lambda results: measured(accuracy_by(results, "question")),
+    summary=summarize,
     dataset=True,
     figures=(
         Figure(

@@ -6,7 +6,7 @@ from cadmus.columns import COUNT, FLAG, NAME, NONNEGATIVE
 from cadmus.errors import InputError
 from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
 from cadmus.tools import progress
 
 
@@ -33,10 +33,10 @@ def measure(subject: Subject) -> pl.DataFrame:
     return pl.concat(rows, how="vertical_relaxed")
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracy of each snapshot on each question."""
     table = results.filter(metric="solved").pivot("step", index="question", values="accuracy")
-    return Findings(
+    return Summary(
         "questions solved by the snapshot after each step",
         table.rename({name: f"step_{name}" for name in table.columns[1:]}),
     )
@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
         **ACCURACY,
         "reinforced": FLAG,
     },
-    findings=findings,
+    summary=summarize,
     dataset=True,
     snapshots=True,
     figures=(

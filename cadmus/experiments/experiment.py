@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from cadmus.columns import FRACTION, Column, Table
+from cadmus.columns import FRACTION, MEASURED, Column, Table
 from cadmus.config import Config, Model, digest
-from cadmus.errors import InputError
+from cadmus.errors import Defect, InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
 from cadmus.train.paths import find_snapshots
@@ -35,7 +35,7 @@ class Figure(NamedTuple):
     """Defines what :mod:`cadmus.figures` lists for its kind; by default ``cadmus.figures.NAME``."""
 
 
-class Findings(NamedTuple):
+class Summary(NamedTuple):
     """Table that the command of an experiment prints, and its title of lines of at most 100 characters.
 
     The first column names the rows. Numbers with a fraction are printed in percent.
@@ -56,10 +56,10 @@ class Experiment:
     rules: Mapping[str, pl.Expr] = field(default_factory=dict)
     """Conditions without which a figure cannot be drawn, for every row, by `COLUMN: what must be`."""
     figures: tuple[Figure, ...] = ()
-    summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """Accuracies or losses from the results, which a study compares."""
-    findings: Callable[[pl.DataFrame], Findings] | None = None
-    """Table that the command prints."""
+    metrics: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    """Returns what studies compare, from the results: a table with the columns of :data:`MEASURED`."""
+    summary: Callable[[pl.DataFrame], Summary] | None = None
+    """Returns the table that the command prints."""
     dataset: bool = False
     """True if it reads the test split."""
     snapshots: bool = False
@@ -76,6 +76,14 @@ class Experiment:
     @property
     def table(self) -> Table:
         return Table(self.columns, self.rules)
+
+    def measured(self, results: pl.DataFrame) -> pl.DataFrame:
+        """Return :attr:`metrics` of results, checked against its columns."""
+        assert self.metrics is not None
+        try:
+            return MEASURED.checked(self.metrics(results)).select(*MEASURED.columns)
+        except InputError as error:
+            raise Defect(f"metrics of {self.metrics.__module__}: {error}") from None
 
     def run(self, subject: "Subject") -> pl.DataFrame:
         """Return the results, with the declared columns and no other."""

@@ -6,8 +6,9 @@ import polars as pl
 from cadmus.columns import COUNT, FLAG, VALUE
 from cadmus.config import Config, Dataset
 from cadmus.errors import InputError
-from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.evaluate.regions import LEARNED, PREDICTIONS
+from cadmus.evaluate.regions import summary as by_region
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.programs import TOKEN_OF_BYTE, Programs, stack
 from cadmus.tools import generator, progress
 
@@ -94,12 +95,18 @@ def _learned(
     return {name: TOKEN_OF_BYTE[fit.complete(prompts).data] == expected for name, fit in fitted.items()}
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def metrics(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the accuracy in each region with programs."""
+    tested = by_region(results).filter(pl.col("programs") > 0)
+    return tested.with_columns(template="region", metric=pl.lit("accuracy"), value="accuracy", n="programs")
+
+
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracy in each region, with that of the best baseline."""
     from cadmus.figures.grid_regions import table
 
     columns = ("Region", "Programs", "Accuracy", "Best baseline")
-    return Findings("comparators predicted, with 95% intervals", table(results).select(columns))
+    return Summary("comparators predicted, with 95% intervals", table(results).select(columns))
 
 
 EXPERIMENT = Experiment(
@@ -121,8 +128,8 @@ EXPERIMENT = Experiment(
         ),
         "programs: must be above 0 in some row": (pl.col("programs") > 0).any(),
     },
-    summary=summary,
-    findings=findings,
+    metrics=metrics,
+    summary=summarize,
     figures=(
         Figure(
             "comparison_grid",

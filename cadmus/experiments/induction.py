@@ -14,8 +14,8 @@ import polars as pl
 from cadmus.columns import COUNT, FLAG, FRACTION, NONNEGATIVE, POSITIVE, PROGRAM, one_of
 from cadmus.config import OOD, Dataset
 from cadmus.config.evaluation import Induction
-from cadmus.evaluate.results import induction_by
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.evaluate.results import induction_by, measured
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.tools import progress, seed_of
 
 
@@ -88,19 +88,20 @@ def _measured(
         }
 
 
-def summary(results: pl.DataFrame) -> pl.DataFrame:
+def metrics(results: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracies over all numbers of examples, of functions that training has and has not."""
     accuracies = induction_by(results.with_columns(all=pl.lit("")), "all").drop("all")
     policy = pl.when(policy="prior").then(pl.lit("prior")).otherwise(pl.lit("model"))
-    return accuracies.select(
+    renamed = accuracies.select(
         pl.col("split").replace({"test": "seen_functions", OOD: "unseen_functions"}).alias("question"),
         policy.alias("policy"),
         pl.col("policy").replace({"prior": "voted"}).alias("metric"),
         pl.exclude("split", "policy"),
     )
+    return measured(renamed)
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracies by the number of examples."""
     accuracies = induction_by(results, "examples").pivot(
         "policy", index=["split", "examples"], values="accuracy"
@@ -108,7 +109,7 @@ def findings(results: pl.DataFrame) -> Findings:
     variation = results.group_by("split", "examples").agg(pl.col("total_variation", "ideal_variation").mean())
     table = accuracies.join(variation, ["split", "examples"], maintain_order="left")
     name = pl.format("{}, {}", "split", "examples").alias("examples")
-    return Findings(
+    return Summary(
         f"functions that are right on fresh inputs, by split and number of examples: best possible,\n"
         f"of most votes among {results['samples'][0]} samples, greedy, without reading the examples;\n"
         "and the total variation to the posterior, of the model and of samples of the posterior",
@@ -134,8 +135,8 @@ EXPERIMENT = Experiment(
         "total_variation": NONNEGATIVE,
         "ideal_variation": NONNEGATIVE,
     },
-    summary=summary,
-    findings=findings,
+    metrics=metrics,
+    summary=summarize,
     figures=(
         Figure(
             "induction",

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, NAME, POSITIVE, one_of
-from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.evaluate.results import at, measured, with_accuracy
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
 from cadmus.programs import Programs, join
 from cadmus.tools import generator, progress
 
@@ -62,10 +62,16 @@ def most_frequent(known: list[str], programs: Programs, starts: np.ndarray, hole
     return Programs.from_strings(best.get(text[at - 1] + text[at + hole], anywhere) for text, at in places)
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def metrics(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the fraction of the holes of each length that are filled rightly."""
+    tested = results.filter(pl.col("programs") > 0).with_columns(metric=pl.lit("filled"))
+    return measured(tested.with_columns(metric=at("hole")))
+
+
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracy of the model by template and hole."""
     table = results.filter(policy="model").pivot("hole", index="question", values="accuracy")
-    return Findings("holes of some instructions that the model fills rightly", table)
+    return Summary("holes of some instructions that the model fills rightly", table)
 
 
 EXPERIMENT = Experiment(
@@ -78,10 +84,8 @@ EXPERIMENT = Experiment(
         "correct": COUNT,
         **ACCURACY,
     },
-    summary=lambda results: results.filter(pl.col("programs") > 0).with_columns(
-        metric=pl.lit("filled"), k="hole"
-    ),
-    findings=findings,
+    metrics=metrics,
+    summary=summarize,
     dataset=True,
     figures=(
         Figure(

@@ -6,7 +6,7 @@ import polars as pl
 from cadmus.columns import NAME, NONNEGATIVE, POSITIVE, PROGRAM
 from cadmus.evaluate.losses import completion_losses
 from cadmus.evaluate.results import loss_by
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -42,11 +42,19 @@ def measure(subject: Subject) -> pl.DataFrame:
     )
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def metrics(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the loss over all tokens."""
+    by_template = loss_by(results, "template")
+    loss, tokens = (by_template[name].to_numpy() for name in ("loss", "tokens"))
+    row = {"template": "", "metric": "held_out_loss", "value": float(np.average(loss, weights=tokens))}
+    return pl.DataFrame({**row, "n": by_template["programs"].sum(), "baseline": None})
+
+
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the loss on each template and on all."""
     from cadmus.figures.loss_by_template import table
 
-    return Findings("loss on completions in nats per token, with 95% intervals", table(results))
+    return Summary("loss on completions in nats per token, with 95% intervals", table(results))
 
 
 EXPERIMENT = Experiment(
@@ -60,8 +68,8 @@ EXPERIMENT = Experiment(
         "loss": NONNEGATIVE,
         "floor": NONNEGATIVE.or_null(),
     },
-    summary=lambda results: loss_by(results, "template"),
-    findings=findings,
+    metrics=metrics,
+    summary=summarize,
     dataset=True,
     figures=(
         Figure(

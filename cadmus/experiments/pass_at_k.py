@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, FLAG, FRACTION, POSITIVE
-from cadmus.evaluate.results import CEILING, accuracy_at_k
+from cadmus.evaluate.results import CEILING, accuracy_at_k, at, measured
 from cadmus.experiments.completions import ASKED, ASKED_RULES, ask, best_possible, grade_model
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
@@ -20,7 +20,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     The baseline draws completions of random training programs. The greedy completion is graded as well.
     """
     from cadmus.evaluate.baselines import BASELINE_OF_SAMPLES, training_completions
-    from cadmus.evaluate.grading import MODEL, grade_samples
+    from cadmus.evaluate.grading import grade_samples
+    from cadmus.evaluate.results import MODEL
 
     config, model = subject.config, subject.model()
     dataset, settings = config.dataset, config.evaluate.pass_at_k
@@ -40,12 +41,12 @@ def measure(subject: Subject) -> pl.DataFrame:
     return pl.concat([sampled.with_columns(greedy, ceiling), random], how="diagonal")
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return solved@k of the model and the baseline for the largest k."""
     samples = results["samples"][0]
     solved = accuracy_at_k(results).filter(metric="solved", k=samples)
     table = solved.pivot("policy", index="question", values="accuracy")
-    return Findings(f"solved@{samples} of the model and of completions of random training programs", table)
+    return Summary(f"solved@{samples} of the model and of completions of random training programs", table)
 
 
 EXPERIMENT = Experiment(
@@ -69,8 +70,8 @@ EXPERIMENT = Experiment(
             pl.col("greedy_solved").is_not_null() == (pl.col("policy") == "model")
         ),
     },
-    summary=accuracy_at_k,
-    findings=findings,
+    metrics=lambda results: measured(accuracy_at_k(results).with_columns(metric=at("k"))),
+    summary=summarize,
     dataset=True,
     figures=(
         Figure(

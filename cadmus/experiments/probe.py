@@ -20,15 +20,15 @@ import polars as pl
 
 from cadmus.columns import COUNT, FRACTION, LAYER, NONNEGATIVE, POSITIVE, one_of
 from cadmus.config.evaluation import Probe
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.results import MODEL, measured, with_accuracy
 from cadmus.experiments.experiment import (
     ACCURACY,
     TOKEN,
     TOKENS,
     Experiment,
     Figure,
-    Findings,
     Subject,
+    Summary,
 )
 from cadmus.programs import Programs
 from cadmus.tools import cores, generator, progress
@@ -186,28 +186,28 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, np.n
         first += len(held)
 
 
-def summary(results: pl.DataFrame) -> pl.DataFrame:
+def metrics(results: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracy in the final block at the token that ends the expression of each value."""
-    from cadmus.evaluate.grading import MODEL
     from cadmus.templates.expressions import HALF
 
     end = pl.when(target="x").then(HALF).otherwise(2 * HALF)
     ends = results.filter(pl.col("layer") == pl.col("layer").max(), pl.col("token") == end)
-    return pl.concat(
+    accuracies = pl.concat(
         ends.select(
             "programs", question="target", policy=pl.lit(policy), metric=pl.lit("probed"), accuracy=column
         )
         for policy, column in ((MODEL, "accuracy"), ("control", "control"))
     )
+    return measured(accuracies)
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracy of the probes for both values by layer, where the comparator follows."""
     from cadmus.templates.expressions import HALF
 
     wide = results.filter(token=2 * HALF).pivot("target", index="layer", values=["accuracy", "control"])
     table = wide.select("layer", x="accuracy_x", x_control="control_x", y="accuracy_y", y_control="control_y")
-    return Findings(
+    return Summary(
         f"probes for X and Y after token {2 * HALF}, where the comparator follows: accuracy on "
         f"{results['programs'][0]:,}\ntest programs, and that of probes for permuted values (control)",
         table,
@@ -228,8 +228,8 @@ EXPERIMENT = Experiment(
             pl.struct("target", "token").n_unique().over("layer") == 2 * TOKENS
         ),
     },
-    summary=summary,
-    findings=findings,
+    metrics=metrics,
+    summary=summarize,
     figures=(
         Figure(
             "probe_final_block",

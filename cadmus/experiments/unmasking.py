@@ -5,7 +5,7 @@ import polars as pl
 
 from cadmus.columns import COUNT, FLAG, NAME
 from cadmus.experiments.completions import ask
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.tools import progress
 
 
@@ -44,7 +44,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     return counted.agg(pl.len().alias("programs"), pl.col(names[2:]).sum())
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the two fractions by question, of solved and of other completions."""
     flow, left = (
         (pl.col(part) / pl.col(whole)).fill_nan(None)
@@ -53,7 +53,7 @@ def findings(results: pl.DataFrame) -> Findings:
     named = pl.when("solved").then(pl.lit("solved")).otherwise(pl.lit("unsolved"))
     table = results.select("question", named.alias("of"), flow.alias("data flow"), left.alias("left"))
     wide = table.pivot("of", index="question", values=["data flow", "left"])
-    return Findings(
+    return Summary(
         "instructions that are chosen after one whose value they use, and after the one to their left",
         wide.rename({name: name.replace("_", ", ") for name in wide.columns}),
     )
@@ -76,7 +76,7 @@ EXPERIMENT = Experiment(
         "uses_after: must be at most uses": pl.col("uses_after") <= pl.col("uses"),
         "left_first: must be at most neighbors": pl.col("left_first") <= pl.col("neighbors"),
     },
-    findings=findings,
+    summary=summarize,
     dataset=True,
     figures=(
         Figure(

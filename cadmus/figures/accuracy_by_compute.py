@@ -5,9 +5,8 @@ import polars as pl
 from matplotlib.figure import Figure
 from scipy import stats
 
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.results import CEILING, accuracy_by
+from cadmus.evaluate.results import CEILING, MODEL, accuracy_by
 from cadmus.figures import panels, style
 
 _LEAST = 4

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.questions import in_order, named, title
-from cadmus.evaluate.results import CEILING, best_baseline
+from cadmus.evaluate.results import CEILING, MODEL, best_baseline
 from cadmus.figures import reported, style
 
 EXAMPLE = "62*4+54*4-="

@@ -4,9 +4,8 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.questions import in_order
-from cadmus.evaluate.results import CEILING, accuracy_at_k
+from cadmus.evaluate.results import CEILING, MODEL, accuracy_at_k
 from cadmus.figures import panels, style
 
 _LINES: tuple[panels.Line, ...] = (

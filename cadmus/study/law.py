@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 from cadmus.config.study import LAW_VARIANTS, LOSSES
 from cadmus.errors import InputError
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.intervals import mean_interval
 from cadmus.evaluate.questions import in_order
+from cadmus.evaluate.results import MODEL
 from cadmus.figures import panels, style
 from cadmus.study.results import MINUTES, Results
 from cadmus.tools import progress

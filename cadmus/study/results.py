@@ -4,28 +4,19 @@ import json
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import numpy as np
 import polars as pl
 from pydantic import Field, Json, model_validator
 
 from cadmus import experiments, store
-from cadmus.columns import COUNT, FRACTION, LABEL, NAME, NONNEGATIVE, POSITIVE, POSITIVE_NUMBER, Table
+from cadmus.columns import COUNT, LABEL, MEASURED, NAME, POSITIVE, POSITIVE_NUMBER, Table
 from cadmus.config import digest
 from cadmus.config.fields import Above0, Distinct, RunName
-from cadmus.config.study import HELD_OUT_LOSS, LOSSES, TRAINING_LOSSES, Run, StudyRuns
+from cadmus.config.study import LOSSES, TRAINING_LOSSES, Run, StudyRuns
 from cadmus.errors import InputError, suggest
-from cadmus.evaluate.grading import MODEL
 from cadmus.model.flops import parameter_count
 from cadmus.records import Record, Sealed
 
-_MEASURED = {
-    "experiment": NAME,
-    "template": LABEL,
-    "metric": NAME,
-    "value": NONNEGATIVE,
-    "n": POSITIVE,
-    "baseline": FRACTION.or_null(),
-}
+_MEASURED = {"experiment": NAME, **MEASURED.columns}
 TABLE = Table(
     {
         "study": LABEL,
@@ -152,7 +143,7 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     parts = [_measured(TRAINING, name, last[name].to_numpy().mean(), len(last)) for name in TRAINING_LOSSES]
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
-        parts.append(summarized(name, store.read_results(path, experiments.table(name))[0]))
+        parts.append(measured_by(name, store.read_results(path, experiments.table(name))[0]))
     trained = read_metadata(results / run.training / "model")
     rows = pl.concat(parts).with_columns(
         study=pl.lit(study.name),
@@ -169,26 +160,10 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     return rows.select(pl.col(name).cast(kind) for name, kind in TABLE.schema.items())
 
 
-def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
-    """Return experiment, template, metric, value, n and baseline from the summary of an experiment."""
-    summarize = experiments.get(experiment).summary
-    assert summarize is not None
-    summary = summarize(results)
-    if "loss" in summary.columns:
-        loss, tokens, programs = (summary[name].to_numpy() for name in ("loss", "tokens", "programs"))
-        return _measured(experiment, HELD_OUT_LOSS, np.average(loss, weights=tokens), programs.sum())
-    if "region" in summary.columns:
-        tested = summary.filter(pl.col("programs") > 0)
-        rows = tested.with_columns(template="region", metric=pl.lit("accuracy"))
-    else:
-        if "k" in summary.columns:
-            summary = summary.with_columns(metric=pl.format("{}@{}", "metric", "k"))
-        of_baselines = summary.filter(pl.col("policy") != MODEL)
-        best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
-        of_model = summary.filter(policy=MODEL).with_columns(template="question")
-        rows = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
-    rows = rows.with_columns(experiment=pl.lit(experiment), value="accuracy", n="programs")
-    return rows.select(*_MEASURED).cast(_SCHEMA)
+def measured_by(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
+    """Return experiment, template, metric, value, n and baseline of the results of an experiment."""
+    rows = experiments.get(experiment).measured(results)
+    return rows.select(pl.lit(experiment).alias("experiment"), *MEASURED.columns).cast(_SCHEMA)
 
 
 def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:

@@ -10,8 +10,8 @@ from cadmus.config import Dataset
 from cadmus.config.evaluation import budgets
 from cadmus.evaluate import baselines
 from cadmus.evaluate.baselines import training_completions
-from cadmus.evaluate.grading import MODEL, grade_samples, tasks_of
-from cadmus.evaluate.results import accuracy_at_k, pass_at_k
+from cadmus.evaluate.grading import grade_samples, tasks_of
+from cadmus.evaluate.results import MODEL, accuracy_at_k, pass_at_k
 from cadmus.programs import Programs
 from tests.evaluate.samples import samples_of
 

@@ -19,7 +19,7 @@ from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare
 from cadmus.study.forest import draw
 from cadmus.study.page import table, write_all
-from cadmus.study.results import MINUTES, TABLE, collect, read, summarized
+from cadmus.study.results import MINUTES, TABLE, collect, measured_by, read
 from dev.docs.study import publish
 from tests.checkout import ROOT
 from tests.commands import invoke
@@ -290,7 +290,7 @@ def test_the_figure_has_the_differences_to_the_base(collected):
 )
 def test_the_settings_of_an_experiment_name_the_metrics_of_its_summary(name, measured):
     settings = getattr(Evaluate(pass_at_k=PassAtK(samples=8)), name)
-    assert set(summarized(name, measured())["metric"]) == set(settings.metrics)
+    assert set(measured_by(name, measured())["metric"]) == set(settings.metrics)
 
 
 def test_a_metric_that_no_run_has_is_an_error(config, results, tmp_path):
@@ -303,7 +303,7 @@ def test_a_metric_that_no_run_has_is_an_error(config, results, tmp_path):
 
 def test_experiments_without_a_summary_name_no_metrics():
     for name in experiments.NAMES:
-        assert bool(getattr(Evaluate(), name).metrics) == bool(experiments.get(name).summary)
+        assert bool(getattr(Evaluate(), name).metrics) == bool(experiments.get(name).metrics)
 
 
 def test_the_commands(config, results, tmp_path):

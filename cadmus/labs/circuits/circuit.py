@@ -14,7 +14,7 @@ import polars as pl
 from cadmus.columns import COUNT, NUMBER, Column, one_of
 from cadmus.config.evaluation import Local
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.labs.circuits.settings import Circuit
 from cadmus.tools import generator, progress, seed_of
 
@@ -113,7 +113,7 @@ def accuracy_of_circuits(edges: pl.DataFrame) -> pl.DataFrame:
     return with_accuracy(pl.concat(parts))
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return how well gradients estimate the effects, and how many edges are enough."""
     table = results.group_by("variable", maintain_order=True).agg(
         *(pl.corr("effect", name).fill_nan(None).alias(f"r of {name}") for name in list(EDGE_SCORES)[1:3]),
@@ -123,7 +123,7 @@ def findings(results: pl.DataFrame) -> Findings:
     for method in EDGE_SCORES:
         least = enough.filter(method=method).group_by("variable").agg(pl.col("edges").min().alias(method))
         table = table.join(least, "variable", "left", maintain_order="left")
-    return Findings(
+    return Summary(
         "correlation r of each estimate with the measured effects of all edges; and how many edges each\n"
         f"method needs for {ENOUGH:.0%} of the answers",
         table,
@@ -151,7 +151,7 @@ EXPERIMENT = Experiment(
         f"{name}: must be at most programs": pl.col(name) <= pl.col("programs")
         for name in ("changed", *STILL_RIGHT)
     },
-    findings=findings,
+    summary=summarize,
     figures=(
         Figure(
             "circuit",

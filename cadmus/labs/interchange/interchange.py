@@ -16,7 +16,7 @@ from cadmus.columns import COUNT, LAYER, POSITIVE, one_of
 from cadmus.config.evaluation import Variable
 from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
 from cadmus.labs.interchange.settings import Interchange
 from cadmus.tools import progress, seed_of
 
@@ -59,7 +59,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     return with_accuracy(pl.DataFrame(rows, names, orient="row"))
 
 
-def findings(results: pl.DataFrame) -> Findings:
+def summarize(results: pl.DataFrame) -> Summary:
     """Return the accuracies of the best layer of each variable and method."""
     best = results.group_by("variable", "method", maintain_order=True).agg(
         pl.all().get(pl.col("accuracy").arg_max().fill_null(0))
@@ -69,7 +69,7 @@ def findings(results: pl.DataFrame) -> Findings:
         layers, "variable", maintain_order="left"
     )
     size = results.filter(method="random")["directions"].item(0)
-    return Findings(
+    return Summary(
         f"counterfactual answers after an exchange of the whole state or of {size} of its directions,\n"
         "learned or random, each in its best layer; and the layer of the learned ones",
         table.select("variable", *METHODS, "layer", "programs"),
@@ -94,7 +94,7 @@ EXPERIMENT = Experiment(
     rules={
         "method: must be all of each variable": pl.col("method").n_unique().over("variable") == len(METHODS),
     },
-    findings=findings,
+    summary=summarize,
     figures=(
         Figure(
             "interchange",
