@@ -27,7 +27,7 @@ from cadmus.study.comparison import compare
 from cadmus.study.results import read as read_study
 from tests import forging
 from tests.checkout import ROOT
-from tests.figures.test_figures import RESULTS, completions, written
+from tests.figures.test_figures import completions, results_of, written
 from tests.pages.conftest import VALUES
 from tests.pages.test_model import TRAINED
 
@@ -97,11 +97,11 @@ def valid(tmp_path_factory) -> Path:
     pipeline.sample(RUN, place / "dataset")
     pipeline.dataset(RUN, place / "dataset")
     shutil.copy(ROOT / "docs/results/studies/mixer/study.parquet", place)
-    store.write_lines(place / "metrics.jsonl", "metrics", RESULTS["metrics"]().to_dicts())
+    store.write_lines(place / "metrics.jsonl", "metrics", results_of("metrics").to_dicts())
     save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, place / "features.safetensors")
     for name in DRAWN:
         source = experiments.figures()[name].sources[0]
-        written(place / f"{name}.parquet", RESULTS[source](), experiments.table(source))
+        written(place / f"{name}.parquet", results_of(source), experiments.table(source))
     forging.plant(place)
     return place
 

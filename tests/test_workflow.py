@@ -15,6 +15,7 @@ from cadmus.dataset.shards import list_shards
 from cadmus.evaluate.questions import title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.train.paths import step_of
+from tests import recipes
 from tests.browsing import browser_page
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 
@@ -283,20 +284,15 @@ def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_
 
 
 def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, results):
-    page = (ROOT / "docs/experiments.md").read_text()
-    (settings,) = re.findall(r"```python\n(class Entropy\(Settings\):.*?)```", page, re.DOTALL)
-    (field,) = re.findall(r"add `(entropy: Entropy.*?)` to `Evaluate`", page)
-    (module,) = re.findall(r'```python\n("""Entropy of the next token.*?)```', page, re.DOTALL)
+    shutil.copytree(ROOT / "docs", checkout / "docs")
     registry = checkout / "cadmus/config/evaluation.py"
     added = checkout / "cadmus/experiments/entropy.py"
     before = registry.read_text()
     figure = results / "figures/entropy.pdf"
     try:
-        added.write_text(module)
-        above, below = before.split("class Evaluate(Section):")
-        last = "    interchange: Interchange = Interchange()\n"
-        added_field = below.replace(last, f"{last}    {field}\n")
-        registry.write_text(f"{above}{settings}\n\nclass Evaluate(Section):{added_field}")
+        recipes.add_experiment(checkout)
+        planned = jobs(checkout)
+        assert (sum(planned.values()), planned["experiment"], planned["draw_entropy"]) == (3, 1, 1)
         changed = ("--config", 'evaluate={"entropy": {"programs": 300}}')
         snakemake(checkout, *changed, "--", str(figure.relative_to(checkout)))
         found = pl.read_parquet(results / "experiments/entropy.parquet")

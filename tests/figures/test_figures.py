@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from cadmus import isa
-from cadmus.columns import Table
+from cadmus.columns import Column, Table
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
@@ -210,6 +210,22 @@ RESULTS = {
     **labs.samples("RESULTS"),
 }
 """By the source of a figure."""
+
+
+def results_of(source: str) -> pl.DataFrame:
+    """Return results of a source; of an experiment that has none above, any that fit its columns."""
+    if source in RESULTS:
+        return RESULTS[source]()
+
+    def values(column: Column) -> list[object]:
+        low = column.low or 0
+        texts = [*column.values, "a", "b"][:2]
+        return {int: [low, low + 1], float: [low, low + 0.5], bool: [False, True], str: texts}[column.type]
+
+    declared = table(source)
+    return pl.DataFrame({name: values(each) for name, each in declared.columns.items()}, declared.schema)
+
+
 ANYTHING = {"program": "34+7=", "template": "equality", "asked": "34+7", "prompt_length": 4}
 """Values of columns that no figure reads, if they are not 0, nor null where that is allowed."""
 
@@ -248,7 +264,7 @@ def results(tmp_path):
     def write(name: str) -> list[Path]:
         sources = figures()[name].sources
         return [
-            written(tmp_path / f"{source}.parquet", RESULTS[source](), table(source)) for source in sources
+            written(tmp_path / f"{source}.parquet", results_of(source), table(source)) for source in sources
         ]
 
     return write

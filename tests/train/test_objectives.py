@@ -1,7 +1,5 @@
 """An objective is one module and a field of the config."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -14,22 +12,16 @@ from cadmus.train.objectives.objective import Outputs, Setting
 from cadmus.train.objectives.state_supervision import StateSupervision
 from cadmus.train.packing import PackedBatch
 from cadmus.train.ranks import Place
+from tests import recipes
 from tests.checkout import ROOT, copy_folder
 from tests.commands import python
 from tests.train.runs import metrics, run_config, write_config
 
 
 def test_an_objective_can_be_added_as_documented(tmp_path):
-    text = (ROOT / "docs/training.md").read_text(encoding="utf-8").split("## An objective of your own")[1]
-    module, field, entry = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:3]
-    copy_folder("cadmus", tmp_path)
-    (tmp_path / "cadmus/train/objectives/z_loss.py").write_text(module, encoding="utf-8")
-    config = tmp_path / "cadmus/config/training.py"
-    changed = config.read_text(encoding="utf-8")
-    for place, line in (("    precision: ", field), ('            "reinforcement": len', entry)):
-        assert changed.count(place) == 1
-        changed = changed.replace(place, line + place)
-    config.write_text(changed, encoding="utf-8")
+    for folder in ("cadmus", "docs"):
+        copy_folder(folder, tmp_path)
+    recipes.add_objective(tmp_path)
     values = run_config(steps=20, precision="fp32", z_weight=0.01)
     write_config(tmp_path / "run", values)
     done = python("-m", "tests.train.worker", tmp_path / "run", cwd=tmp_path, PYTHONPATH=f"{tmp_path}:{ROOT}")

@@ -1,0 +1,42 @@
+"""The recipes of the documents, applied as printed to a copy of the checkout."""
+
+import re
+from pathlib import Path
+
+
+def blocks(page: Path, heading: str, kind: str = "python") -> list[str]:
+    """Return the code of a page after a heading."""
+    text = page.read_text(encoding="utf-8").split(heading)[1]
+    return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)
+
+
+def add_template(copy: Path) -> None:
+    function, line = blocks(copy / "docs/templates.md", "## Adding a tenth")[:2]
+    (copy / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
+    last = "    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()\n"
+    _insert(copy / "cadmus/config/dataset.py", last, last + line)
+
+
+def add_experiment(copy: Path) -> None:
+    page = copy / "docs/experiments.md"
+    settings, module = blocks(page, "## How to add one")[:2]
+    (field,) = re.findall(r"add `(entropy: Entropy.*?)` to `Evaluate`", page.read_text(encoding="utf-8"))
+    (copy / "cadmus/experiments/entropy.py").write_text(module, encoding="utf-8")
+    registry = copy / "cadmus/config/evaluation.py"
+    evaluate = '@plugins.extended("EVALUATE", "EXPERIMENTS")\nclass Evaluate'
+    _insert(registry, evaluate, f"{settings}\n\n{evaluate}")
+    last = "    probe: Probe = Probe()\n"
+    _insert(registry, last, f"{last}    {field}\n")
+
+
+def add_objective(copy: Path) -> None:
+    module, field, entry = blocks(copy / "docs/training.md", "## An objective of your own")[:3]
+    (copy / "cadmus/train/objectives/z_loss.py").write_text(module, encoding="utf-8")
+    for place, line in (("    precision: ", field), ('            "reinforcement": len', entry)):
+        _insert(copy / "cadmus/config/training.py", place, line + place)
+
+
+def _insert(path: Path, place: str, text: str) -> None:
+    before = path.read_text(encoding="utf-8")
+    assert before.count(place) == 1, place
+    path.write_text(before.replace(place, text), encoding="utf-8")

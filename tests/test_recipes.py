@@ -1,0 +1,74 @@
+"""Recipes end green: after all of them, the checks of the checkout pass as before."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import recipes
+from tests.checkout import ROOT, copy_folder, environment_of
+
+FILES = (
+    *(
+        "cadmus",
+        "config",
+        "dev",
+        "docs",
+        "integrations",
+        "models",
+        "tests",
+        "workflow",
+        ".github",
+        ".mypy_cache",
+    ),
+    *("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "mkdocs.yml"),
+    *("requirements.txt", "setup.py", ".gitignore", "CITATION.cff"),
+)
+TESTS = (
+    *("tests/config/test_schema.py", "tests/evaluate/test_questions.py", "tests/figures/test_figures.py"),
+    *("tests/dev/test_docs.py", "tests/templates/test_templates.py", "tests/test_plan.py"),
+)
+THROUGH_ALL = "reproducible or described or question or explains or seconds or shipped or counts"
+"""Tests that go through all templates, experiments, figures, fields or documents."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """Return a copy of the checkout with a template, an experiment with its figure, and an objective."""
+    copy = tmp_path_factory.mktemp("recipes") / "cadmus"
+    for name in FILES:
+        if (ROOT / name).is_dir():
+            copy_folder(name, copy)
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, copy / name)
+    recipes.add_template(copy)
+    recipes.add_experiment(copy)
+    recipes.add_objective(copy)
+    run(copy, "-m", "dev.docs", "config")
+    return copy
+
+
+def run(copy, *command):
+    done = subprocess.run(
+        [sys.executable, *command], cwd=copy, env=environment_of(copy), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_style_types_and_layers_are_right(copy):
+    run(copy, "-m", "ruff", "format", "--check", ".")
+    run(copy, "-m", "ruff", "check", ".")
+    run(copy, "-c", "from importlinter.cli import lint_imports_command as lint; lint()")
+    run(copy, "-m", "mypy")
+
+
+def test_what_is_added_is_described(copy):
+    assert "dataset.templates.modular_sum" in (copy / "config/README.md").read_text(encoding="utf-8")
+    assert "absolute difference of X and Y" in (copy / "docs/columns.md").read_text(encoding="utf-8")
+    assert "z_weight" in (copy / "workflow/schemas/config.schema.json").read_text(encoding="utf-8")
+
+
+def test_the_tests_that_go_through_everything_pass(copy):
+    run(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "-k", THROUGH_ALL, *TESTS)
