@@ -8,6 +8,7 @@ from scipy.stats import ttest_1samp
 
 from cadmus.evaluate.intervals import (
     RESAMPLES,
+    Z,
     as_text,
     bootstrap,
     gap_as_text,
@@ -146,9 +147,15 @@ def test_gaps_of_one_prediction_vanish_and_of_constants_do_not() -> None:
     rng = np.random.default_rng(0)
     programs, hits = np.ones(200), rng.random(200) < 0.5
     assert gap_interval(np.column_stack([hits, hits]), programs) == (0, 0)
+    others = rng.random(200) < 0.7
+    low, high = gap_interval(np.column_stack([hits, others]), programs)
+    deviation = (hits.astype(float) - others).std() / np.sqrt(200)
+    assert high - low == pytest.approx(2 * Z * deviation, rel=0.06)
     right, wrong = np.ones(200), np.zeros(200)
     low, high = gap_interval(np.column_stack([right, wrong]), programs)
     assert (low, high) == (pytest.approx(wilson(200, 200)[0]), 1)
+    low, high = gap_interval(np.column_stack([right, right]), programs)
+    assert (low, high) == (pytest.approx(wilson(200, 200)[0] - 1), 0)
 
 
 def test_the_interval_is_that_of_a_t_test():

@@ -49,6 +49,24 @@ def test_frequencies_are_the_probabilities_at_the_temperature():
     assert np.abs(deviations / np.sqrt(expected[likely])).max() < 4.5
 
 
+@pytest.mark.parametrize(
+    ("probabilities", "top_p", "expected"),
+    [
+        ([0.1, 0.5, 0.15, 0.25], 0.7, [0, 2 / 3, 0, 1 / 3]),
+        ([0.1, 0.5, 0.15, 0.25], 0.4, [0, 1, 0, 0]),
+        # The first reaches 0.5 alone.
+        ([0.5, 0.5], 0.5, [1, 0]),
+    ],
+)
+def test_the_nucleus_ends_with_the_instruction_that_reaches_top_p(probabilities, top_p, expected):
+    draws = 20_000
+    logits = torch.tensor(probabilities).log().expand(draws, -1)
+    drawn = TokenSampler(draws, 1.0, 1, top_p)(logits, np.arange(draws))
+    found = np.bincount(drawn, minlength=len(expected)) / draws
+    assert found == pytest.approx(np.array(expected), abs=0.02)
+    assert ((found > 0) == (np.array(expected) > 0)).all()
+
+
 def test_steps_of_a_prompt_are_independent():
     draws, logits = 20_000, torch.zeros(1, 2)
     sampler = TokenSampler(draws, 1.0, 1)

@@ -144,6 +144,12 @@ def test_the_comparison_pairs_seeds(collected):
     assert 0.2 - row["difference_low"] == pytest.approx(half)
     (base,) = compared.filter(variant="base", metric="solved").to_dicts()
     assert base["difference"] is None
+    # If seeds have different numbers of programs, the fewest count.
+    study = read(collected)
+    few = study.rows.with_columns(n=pl.when(seed=1).then(10).otherwise("n"))
+    (row,) = compare(study._replace(rows=few)).filter(variant="tied", metric="solved").to_dicts()
+    half = np.hypot(programs_error(0.55, 10), programs_error(0.75, 10))
+    assert row["difference_high"] - 0.2 == pytest.approx(half)
 
 
 def test_missing_runs_are_named_and_the_others_compared(config, results, tmp_path):
