@@ -40,6 +40,10 @@ RENAMED = {
     "train.verdict": "reinforcement",
 }
 """Earlier names of fields, and their names now."""
+REMOVED: dict[str, tuple[Any, str, str]] = {
+    "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
+}
+"""Fields that are gone: the value that leaves them unused, what they were, and a commit that has them."""
 LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
 
@@ -157,12 +161,34 @@ def read_model(path: Path | str, model: type[T]) -> T:
 def validate(values: Any, model: type[T], source: str, fix: str | None = None) -> T:
     """Validate values against a pydantic model, or a type such as ``dict[str, Model]``.
 
-    ``fix`` ends the error, if the problem alone does not tell it.
+    ``fix`` ends the error, if the problem alone does not tell it. Unused fields of :data:`REMOVED` are left
+    out, because files of earlier versions have them.
     """
+    # Values may be nested too deeply.
+    with reading(source):
+        values = _without_removed(values, source)
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
         raise InputError(f"{source}: {_describe(error, model)}{f'; {fix}' if fix else ''}") from None
+
+
+def _without_removed(values: Any, source: str, place: str = "") -> Any:
+    """Return values without fields of :data:`REMOVED`; one that is in use is an error."""
+    if not isinstance(values, dict):
+        return values
+    kept = {}
+    for key, value in values.items():
+        field = f"{place}.{key}"
+        # The config may be a part of a study or of a model's metadata.
+        name = next((name for name in REMOVED if field.endswith(f".{name}")), None)
+        if name is None:
+            kept[key] = _without_removed(value, source, field)
+            continue
+        unused, meaning, commit = REMOVED[name]
+        if value != unused:
+            raise InputError(f"{source}: {field[1:]}: this version has no {meaning}; use commit {commit}")
+    return kept
 
 
 def find_config(name: str) -> Path:

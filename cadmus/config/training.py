@@ -53,16 +53,6 @@ class Model(Section):
         """Blocks that a token passes, in all loops."""
         return self.layers * self.loops
 
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_mixer(cls, values: Any) -> Any:
-        # Earlier versions let users replace attention, and their models name what they have.
-        if not (isinstance(values, dict) and "mixer" in values):
-            return values
-        if values["mixer"] != "attention":
-            raise ValueError("mixer: must be attention; other models need the version that trained them")
-        return {name: value for name, value in values.items() if name != "mixer"}
-
     @model_validator(mode="after")
     def _check(self) -> "Model":
         head_width, rest = divmod(self.width, self.heads)
