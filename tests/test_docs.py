@@ -288,24 +288,3 @@ def test_the_python_of_the_random_orders_reads_the_published_results(monkeypatch
     printed = capsys.readouterr().out
     assert "│ complete_algorithm ┆ 1.18" in printed
     assert "│ -0.70" in printed
-
-
-def test_the_python_of_the_study_of_loops_groups_programs(tmp_path, monkeypatch, capsys):
-    page, config = (ROOT / name for name in ("docs/findings/loops.md", "config/studies/loops.yaml"))
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "config/studies").mkdir(parents=True)
-    shutil.copy(config, tmp_path / "config/studies")
-    programs = ["\\1+;3f4=", "\\1+;\\ff;2g4=", "34+7=", "1" * 20, "1" * 40]
-    for run in load_study(config).runs:
-        path = tmp_path / f"results/{run.evaluation}/experiments/completions.parquet"
-        path.parent.mkdir(parents=True)
-        columns = {"question": ["subroutines"] * 2 + ["random"] * 3, "program": programs, "policy": "model"}
-        graded = {"seen": [True, False] + [None] * 3, "solved": [True, run.seed > 0] + [False] * 3}
-        pl.DataFrame(columns | graded).write_parquet(path)
-    monkeypatch.chdir(tmp_path)
-    exec(code, {})
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    accuracies = {name: text.split()[0] for name, variant, text in lines if variant == "8 blocks"}
-    assert accuracies["fewer than 16 instructions"] == "55.6%"
-    assert accuracies["calls"] == accuracies["functions of the training"] == "100.0%"
-    assert accuracies["calls in calls"] == accuracies["unseen functions"] == "66.7%"

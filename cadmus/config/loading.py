@@ -41,6 +41,8 @@ RENAMED = {
 }
 """Earlier names of fields, and their names now."""
 REMOVED: dict[str, tuple[Any, str, str]] = {
+    "evaluate.loops": (None, "looped models", "cd8ba462"),
+    "model.loops": (1, "looped models", "cd8ba462"),
     "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
 }
 """Fields that are gone: the value that leaves them unused, what they were, and a commit that has them."""
@@ -71,14 +73,11 @@ class Config(Section):
         if (length or needed) < needed:
             problem = f"{length} is too short for programs of dataset.max_length"
             raise ValueError(f"train.row_length: {problem}; set at least {needed}")
-        depth = self.model.depth
+        layers = self.model.layers
         for field in ("state_layer", "pair_layer"):
             layer = getattr(self.train, field)
-            if layer is not None and layer > depth:
-                blocks = (
-                    f"model.layers {depth}" if self.model.loops == 1 else f"the {depth} blocks of all loops"
-                )
-                raise ValueError(f"train.{field}: must be at most {blocks}, got {layer}")
+            if layer is not None and layer > layers:
+                raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         if self.model.attention == "full":

@@ -32,8 +32,6 @@ class Model(Section):
 
     layers: Annotated[Positive, Field(le=1_000)]
     """transformer blocks"""
-    loops: Annotated[Positive, Field(le=100)] = 1
-    """times that all blocks are applied, with the same weights"""
     width: Annotated[Positive, Field(le=100_000)]
     """embedding dimension"""
     heads: Positive
@@ -47,11 +45,6 @@ class Model(Section):
     attention: Literal["causal", "full"] = "causal"
     """what a token attends to: itself and the earlier ones; or, for masked diffusion, all tokens of the
     program, in a prompt those of the prompt"""
-
-    @property
-    def depth(self) -> int:
-        """Blocks that a token passes, in all loops."""
-        return self.layers * self.loops
 
     @model_validator(mode="after")
     def _check(self) -> "Model":

@@ -133,10 +133,8 @@ def write_site(
 
 def check_sizes(sizes: Model, name: str) -> None:
     """Check that the page can run a model of these sizes."""
-    others = {"attention": "causal", "loops": 1}
-    for field, runs in others.items():
-        if (found := getattr(sizes, field)) != runs:
-            raise InputError(f"{name}: model.{field}: the page runs {runs} alone, not {found}")
+    if sizes.attention != "causal":
+        raise InputError(f"{name}: model.attention: the page runs causal alone, not {sizes.attention}")
 
 
 def weights(model: Cadmus) -> bytes:

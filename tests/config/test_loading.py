@@ -49,7 +49,11 @@ def test_an_invalid_file_gives_one_line(tmp_path, text, message):
 
 @pytest.mark.parametrize(
     ("field", "unused", "used"),
-    [("model.mixer", "attention", "torch.nn:Linear")],
+    [
+        ("evaluate.loops", None, 2),
+        ("model.loops", 1, 2),
+        ("model.mixer", "attention", "torch.nn:Linear"),
+    ],
 )
 def test_fields_that_are_gone_are_refused_if_in_use(field, unused, used):
     assert parse_config(changed(field, unused), "x.yaml") == parse_config(VALUES, "x.yaml")

@@ -63,8 +63,8 @@ class SupervisedGPT(GPT):
     def __init__(self, sizes: config.Model, train: config.Train) -> None:
         super().__init__(sizes)
         pair = [name for name in train.state_labels.numbers() if name != "magnitude"]
-        self.state_layer = train.state_layer or max(1, sizes.depth - 2)
-        self.pair_layer = train.pair_layer or max(1, sizes.depth - 1)
+        self.state_layer = train.state_layer or max(1, sizes.layers - 2)
+        self.pair_layer = train.pair_layer or max(1, sizes.layers - 1)
         self.lm_head_state = nn.Linear(sizes.width, state_outputs(train) - len(pair))
         self.lm_head_pair = nn.Linear(sizes.width, len(pair)) if pair else None
         self._interchange = train.interchange_training
