@@ -43,9 +43,13 @@ RENAMED = {
 REMOVED: dict[str, tuple[Any, str, str]] = {
     "evaluate.loops": (None, "looped models", "cd8ba462"),
     "model.loops": (1, "looped models", "cd8ba462"),
+    "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
     "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
 }
-"""Fields that are gone: the value that leaves them unused, what they were, and a commit that has them."""
+"""Fields that are gone: the value of an unused one, what it was, and a commit that has it.
+
+Of a section, the value has the fields that tell.
+"""
 LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
 
@@ -185,6 +189,8 @@ def _without_removed(values: Any, source: str, place: str = "") -> Any:
             kept[key] = _without_removed(value, source, field)
             continue
         unused, meaning, commit = REMOVED[name]
+        if isinstance(unused, dict) and isinstance(value, dict):
+            value = {key: value.get(key, default) for key, default in unused.items()}
         if value != unused:
             raise InputError(f"{source}: {field[1:]}: this version has no {meaning}; use commit {commit}")
     return kept

@@ -44,7 +44,6 @@ FORMS: dict[Callable[..., Any], tuple[str, Any]] = {
     criteria.written_answer: ("answer", criteria.ANSWER),
     criteria.definition: ("definition", DEFINITION),
     criteria.induced: ("induction", DEFINITION),
-    criteria.traced: ("trace", criteria.TRACE),
 }
 """The name in ``page/grade.js`` of each criterion, and the form of a completion that meets it."""
 TASKS = 40
