@@ -44,6 +44,7 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "evaluate.loops": (None, "looped models", "cd8ba462"),
     "model.loops": (1, "looped models", "cd8ba462"),
     "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
+    "reinforcement.reward": ("solved", "reward of each token", "cd8ba462"),
     "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
 }
 """Fields that are gone: the value of an unused one, what it was, and a commit that has it.

@@ -187,9 +187,6 @@ class Reinforcement(Section):
     """completions per prompt"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
-    reward: Literal["solved", "value"] = "solved"
-    """credit of a token: `solved` gives it the advantage of its completion, `value` its part of that, by the
-    exact values of the prefixes before and after it"""
     weight: Annotated[Above0, Field(le=1_000)] = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
 

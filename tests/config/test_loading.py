@@ -53,6 +53,7 @@ def test_an_invalid_file_gives_one_line(tmp_path, text, message):
         ("evaluate.loops", None, 2),
         ("model.loops", 1, 2),
         ("dataset.templates.trace", {"train": 0, "written": "steps"}, {"train": 5}),
+        ("train.reinforcement.reward", "solved", "value"),
         ("model.mixer", "attention", "torch.nn:Linear"),
     ],
 )
