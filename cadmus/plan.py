@@ -218,12 +218,12 @@ def checkpoint_bytes(config: Config) -> int:
 
 
 def _estimate(config: Config, flops: float, name: str, device: Device, count: int) -> Estimate:
-    per_ms = config.train.steps * config.model.depth / 1000
+    per_ms = config.train.steps * config.model.layers / 1000
     seconds = per_ms * device.fixed_ms_per_layer + flops / (count * device.teraflops * 1e12)
     seconds = max(seconds, per_ms * device.host_ms_per_layer)
     # Until the longest sample has ended; in most steps one is cut off.
     drawn = len(config.train.reinforcement_steps) * config.dataset.max_length
-    seconds += drawn * config.model.depth / 1000 * device.sampling_ms_per_layer
+    seconds += drawn * config.model.layers / 1000 * device.sampling_ms_per_layer
     usd = seconds / 3600 * count * device.usd_per_hour
     mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
     measured = count == 1 and device.source.startswith("measured:")

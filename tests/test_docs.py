@@ -7,14 +7,12 @@ import subprocess
 from importlib.util import find_spec
 
 import click
-import polars as pl
 import pytest
 from click.testing import CliRunner
 
 from cadmus import Cadmus, Task, verify
 from cadmus.cli.main import cadmus
 from cadmus.config import OF_THE_PAPER
-from cadmus.config.study import load_study
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
 from dev.bench.__main__ import BENCHMARKS
@@ -252,34 +250,6 @@ def test_reference_has_every_command_and_option():
     assert "# `cadmus study runs`" in text
 
 
-def test_the_python_of_the_study_of_traces_counts_steps(tmp_path, monkeypatch):
-    page, config = (ROOT / name for name in ("docs/findings/trace.md", "config/studies/trace.yaml"))
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "config/studies").mkdir(parents=True)
-    shutil.copy(config, tmp_path / "config/studies")
-    trace, late, early = (f"34*E{a}=/5+E{b}=/=" for a, b in (("t2+", "t7+"), ("t2+", "t8+"), ("7", "t7+")))
-    of = {"traces": [trace, late, early, "34*E"], "answers": ["t7+=", "t7+", "7="]}
-    for run in load_study(config).runs:
-        path = tmp_path / f"results/{run.evaluation}/experiments/completions.parquet"
-        path.parent.mkdir(parents=True)
-        texts = of.get(run.variant, [trace])
-        reference = "t7+=" if run.variant == "answers" else trace
-        columns = {"program": f"34*5+{reference}", "prompt_length": 5, "policy": "model"}
-        pl.DataFrame({"completion": texts, **columns}).write_parquet(path)
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(code, names)
-    answers = {row[0]: row[1:] for row in names["answers"].iter_rows()}
-    assert answers["traces"] == (0.5, (19 + 19 + 17 + 5) / 4)
-    assert answers["answers"] == (pytest.approx(1 / 3), 4)
-    counts = {row[:2]: row[2:] for row in names["accuracies"].iter_rows()}
-    # Of three seeds; two of four traces reach the second step.
-    assert counts["traces", 0] == (12, 0.5)
-    assert counts["traces", 1] == (6, 0.5)
-    assert counts["traces, states", 1] == (3, 1)
-    assert not any(variant == "answers" for variant, _ in counts)
-
-
 def test_the_python_of_the_random_orders_reads_the_published_results(monkeypatch, capsys):
     page = ROOT / "docs/findings/random_orders.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
@@ -288,24 +258,3 @@ def test_the_python_of_the_random_orders_reads_the_published_results(monkeypatch
     printed = capsys.readouterr().out
     assert "│ complete_algorithm ┆ 1.18" in printed
     assert "│ -0.70" in printed
-
-
-def test_the_python_of_the_study_of_loops_groups_programs(tmp_path, monkeypatch, capsys):
-    page, config = (ROOT / name for name in ("docs/findings/loops.md", "config/studies/loops.yaml"))
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "config/studies").mkdir(parents=True)
-    shutil.copy(config, tmp_path / "config/studies")
-    programs = ["\\1+;3f4=", "\\1+;\\ff;2g4=", "34+7=", "1" * 20, "1" * 40]
-    for run in load_study(config).runs:
-        path = tmp_path / f"results/{run.evaluation}/experiments/completions.parquet"
-        path.parent.mkdir(parents=True)
-        columns = {"question": ["subroutines"] * 2 + ["random"] * 3, "program": programs, "policy": "model"}
-        graded = {"seen": [True, False] + [None] * 3, "solved": [True, run.seed > 0] + [False] * 3}
-        pl.DataFrame(columns | graded).write_parquet(path)
-    monkeypatch.chdir(tmp_path)
-    exec(code, {})
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    accuracies = {name: text.split()[0] for name, variant, text in lines if variant == "8 blocks"}
-    assert accuracies["fewer than 16 instructions"] == "55.6%"
-    assert accuracies["calls"] == accuracies["functions of the training"] == "100.0%"
-    assert accuracies["calls in calls"] == accuracies["unseen functions"] == "66.7%"

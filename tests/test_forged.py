@@ -145,7 +145,7 @@ def test_a_model_cannot_name_code_that_runs(copy, name) -> None:
             sizes["mixer"] = name
 
     forging.edit(copy / "model/meta.json", change)
-    with pytest.raises(InputError, match=r"meta.json: model.mixer: must be attention; other models need the"):
+    with pytest.raises(InputError, match=r"meta.json: model.mixer: this version has no modules in place of"):
         load_export(copy / "model")
     assert not (copy / forging.TRACE).exists()
 

@@ -111,16 +111,6 @@ class CompleteAlgorithm(SequenceTemplate):
     """range of the number of examples per program"""
 
 
-class Trace(ExpressionTemplate):
-    """An expression, and what executing it gives: `34*5+34*Et2+=/5+Et7+=/=`."""
-
-    expression_lengths: Lengths = [3, 5, 7]
-    """possible lengths of an expression, in instructions"""
-    written: Literal["steps", "last", "answer"] = "steps"
-    """what follows the expression: the expression again, with the value after each operator (`steps`) or, a
-    control, with the last value alone (`last`); or only the value, `t7+=` (`answer`)"""
-
-
 class Templates(Section):
     """The sub-problems in the order of the paper's Table 3, then others.
 
@@ -136,7 +126,6 @@ class Templates(Section):
     advanced_sequences: SequenceTemplate = SequenceTemplate()
     apply_labels: SequenceTemplate = SequenceTemplate()
     complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
-    trace: Trace = Trace()
 
 
 TEMPLATES = tuple(Templates.model_fields)

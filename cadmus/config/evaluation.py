@@ -174,8 +174,6 @@ class Evaluate(Section):
     """programs completed at a time; when null, a number that suits the device"""
     decoding: Decoding = Decoding()
     """of masked diffusion"""
-    loops: Annotated[Positive, Field(le=100)] | None = None
-    """times that the blocks of the model are applied; when null, as often as in its training"""
     completions: Completions = Completions()
     loss: Loss = Loss()
     pass_at_k: PassAtK = PassAtK()

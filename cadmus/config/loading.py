@@ -42,6 +42,17 @@ RENAMED = {
     "train.verdict": "reinforcement",
 }
 """Earlier names of fields, and their names now."""
+REMOVED: dict[str, tuple[Any, str, str]] = {
+    "evaluate.loops": (None, "looped models", "cd8ba462"),
+    "model.loops": (1, "looped models", "cd8ba462"),
+    "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
+    "reinforcement.reward": ("solved", "reward of each token", "cd8ba462"),
+    "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
+}
+"""Fields that are gone: the value of an unused one, what it was, and a commit that has it.
+
+Of a section, the value has the fields that tell.
+"""
 LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
 
@@ -69,14 +80,11 @@ class Config(Section):
         if (length or needed) < needed:
             problem = f"{length} is too short for programs of dataset.max_length"
             raise ValueError(f"train.row_length: {problem}; set at least {needed}")
-        depth = self.model.depth
+        layers = self.model.layers
         for field in ("state_layer", "pair_layer"):
             layer = getattr(self.train, field)
-            if layer is not None and layer > depth:
-                blocks = (
-                    f"model.layers {depth}" if self.model.loops == 1 else f"the {depth} blocks of all loops"
-                )
-                raise ValueError(f"train.{field}: must be at most {blocks}, got {layer}")
+            if layer is not None and layer > layers:
+                raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         for parent in (self.model, self.train, self.evaluate):
@@ -156,12 +164,36 @@ def read_model(path: Path | str, model: type[T]) -> T:
 def validate(values: Any, model: type[T], source: str, fix: str | None = None) -> T:
     """Validate values against a pydantic model, or a type such as ``dict[str, Model]``.
 
-    ``fix`` ends the error, if the problem alone does not tell it.
+    ``fix`` ends the error, if the problem alone does not tell it. Unused fields of :data:`REMOVED` are left
+    out, because files of earlier versions have them.
     """
+    # Values may be nested too deeply.
+    with reading(source):
+        values = _without_removed(values, source)
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
         raise InputError(f"{source}: {_describe(error, model)}{f'; {fix}' if fix else ''}") from None
+
+
+def _without_removed(values: Any, source: str, place: str = "") -> Any:
+    """Return values without fields of :data:`REMOVED`; one that is in use is an error."""
+    if not isinstance(values, dict):
+        return values
+    kept = {}
+    for key, value in values.items():
+        field = f"{place}.{key}"
+        # The config may be a part of a study or of a model's metadata.
+        name = next((name for name in REMOVED if field.endswith(f".{name}")), None)
+        if name is None:
+            kept[key] = _without_removed(value, source, field)
+            continue
+        unused, meaning, commit = REMOVED[name]
+        if isinstance(unused, dict) and isinstance(value, dict):
+            value = {key: value.get(key, default) for key, default in unused.items()}
+        if value != unused:
+            raise InputError(f"{source}: {field[1:]}: this version has no {meaning}; use commit {commit}")
+    return kept
 
 
 def find_config(name: str) -> Path:

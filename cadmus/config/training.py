@@ -25,8 +25,6 @@ from cadmus.config.fields import (
     positive_or,
 )
 
-MOST_BLOCKS = 1_000
-"""Maximum depth of a model."""
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 Template = Annotated[str, known(TEMPLATES, "template")]
 
@@ -36,8 +34,6 @@ class Model(Section):
 
     layers: Annotated[Positive, Field(le=1_000)]
     """transformer blocks"""
-    loops: Annotated[Positive, Field(le=100)] = 1
-    """times that all blocks are applied, with the same weights"""
     width: Annotated[Positive, Field(le=100_000)]
     """embedding dimension"""
     heads: Positive
@@ -52,27 +48,8 @@ class Model(Section):
     """what a token attends to: itself and the earlier ones, or all tokens of the program, in a prompt those
     of the prompt"""
 
-    @property
-    def depth(self) -> int:
-        """Blocks that a token passes, in all loops."""
-        return self.layers * self.loops
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_mixer(cls, values: Any) -> Any:
-        # Earlier versions let users replace attention, and their models name what they have.
-        if not (isinstance(values, dict) and "mixer" in values):
-            return values
-        if values["mixer"] != "attention":
-            raise ValueError("mixer: must be attention; other models need the version that trained them")
-        return {name: value for name, value in values.items() if name != "mixer"}
-
     @model_validator(mode="after")
     def _check(self) -> "Model":
-        if self.depth > MOST_BLOCKS:
-            raise ValueError(
-                f"loops: at most {MOST_BLOCKS} blocks in all loops are allowed, got {self.depth}"
-            )
         head_width, rest = divmod(self.width, self.heads)
         if rest:
             raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
@@ -168,9 +145,6 @@ class Reinforcement(Section):
     """completions per prompt"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
-    reward: Literal["solved", "value"] = "solved"
-    """credit of a token: `solved` gives it the advantage of its completion, `value` its part of that, by the
-    exact values of the prefixes before and after it"""
     weight: Annotated[Above0, Field(le=1_000)] = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
 

@@ -31,9 +31,6 @@ of the prompt instead of answering it: ``u1b2b4+`` is ``u14+b24+b``."""
 _COMPARED = rf"{WRITTEN_VALUE}[=Y]"
 ANSWER = re.compile(rf"{_COMPARED}|!?")
 """A written value and the comparison with it or, where the reference is one, a bare label."""
-TRACE = re.compile(rf"{NUMERAL}=|(?:[0-9+\-*/%xn]|E{NUMERAL}=/)+=")
-"""A written number, or an expression with numbers that are checked on the way."""
-_CLAIM = re.compile(rf"(^|E){NUMERAL}=")
 ANYTHING = re.compile(r".*")
 RUN = 3  # tighter rules would refuse a fifth of the honest answers (docs/log)
 """Instructions in a row that an expression may not share with the one it equals."""
@@ -154,16 +151,6 @@ def written_answer(completed: Completed) -> np.ndarray:
     # A bare label is right only where the reference is one; elsewhere it would say nothing of the value.
     shaped = [
         text == reference if reference in ("", "!") else re.fullmatch(_COMPARED, text) is not None
-        for text, reference in zip(completed.texts, completed.reference_texts, strict=True)
-    ]
-    return completed.same_outputs & np.array(shaped, np.bool_)
-
-
-def traced(completed: Completed) -> np.ndarray:
-    """The completion is the reference with any numbers as its claims, and all claims are right."""
-    # Numbers alone: `E34*=` claims what it should execute, and `EE=` nothing. No instruction is a blank.
-    shaped = [
-        _CLAIM.sub(r"\1 =", text) == _CLAIM.sub(r"\1 =", reference)
         for text, reference in zip(completed.texts, completed.reference_texts, strict=True)
     ]
     return completed.same_outputs & np.array(shaped, np.bool_)

@@ -256,16 +256,6 @@ QUESTIONS: dict[str, Question] = {
         credence=continuations.prefix_credence,
         ceiling=best_possible,
     ),
-    "trace": Question(
-        "trace",
-        "after the expression",
-        "it repeats the expression and writes the value after each operator, in decimal: "
-        "`34*Et2+=/5+Et7+=/=`. The machine checks each of them. With `written: last` it writes the last one "
-        "alone, with `written: answer` only `t7+=`",
-        cut=_where_not_written,
-        solves=criteria.traced,
-        form=criteria.TRACE,
-    ),
 }
 """Questions by name, those of Table 3 in its order; other templates ask for a written answer."""
 

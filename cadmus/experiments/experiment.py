@@ -137,7 +137,6 @@ class Subject:
                 )
         model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
         model.decoding = self.config.evaluate.decoding
-        model.repeat(self.config.evaluate.loops or model.sizes.loops)
         return model
 
     def dataset_directory(self) -> Path:

@@ -60,7 +60,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     permuted = np.concatenate([classes[:, :fitted][:, permutation], classes[:, fitted:]], axis=1)
     tokens, prefixes = programs.data.reshape(len(programs), -1).T, prefix_ids(programs)
     rows = []
-    by_layer = progress("probe", _states_by_layer(model, programs), config.model.depth + 1, "layer")
+    by_layer = progress("probe", _states_by_layer(model, programs), config.model.layers + 1, "layer")
     for layer, states in by_layer:
         # Layer 0 is the embedding of the token.
         same = prefixes if layer else tokens

@@ -342,12 +342,12 @@ def _named_weights(model: GPT) -> dict[str, torch.Tensor]:
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
     """Return ``config.json`` of a GPT-NeoX model."""
-    # Nothing but Cadmus knows full attention or loops.
-    own = sizes.attention == "full" or sizes.loops > 1
+    # Nothing but Cadmus knows full attention.
+    own = sizes.attention == "full"
     return {
         "architectures": ["Cadmus" if own else "GPTNeoXForCausalLM"],
         "model_type": "cadmus" if own else "gpt_neox",
-        "vocab_size": isa.VOCABULARY_SIZE + (sizes.attention == "full"),
+        "vocab_size": isa.VOCABULARY_SIZE + own,
         **{key: getattr(sizes, name) for name, key in _KEYS_OF_SIZES.items()},
         "attention_bias": True,
         "use_parallel_residual": False,

@@ -14,17 +14,17 @@ def parameter_count(sizes: Model) -> int:
 
 
 def training_flops(sizes: Model, tokens: float, pairs: float, head_outputs: int = 0) -> float:
-    """Return the model FLOPs of forward and backward passes: 6 · M · tokens + 12 · depth · width · pairs.
+    """Return the model FLOPs of forward and backward passes: 6 · M · tokens + 12 · layers · width · pairs.
 
-    M counts the parameters of the matrices, once for each loop: depth · (4 · width² + 2 · width · mlp) in the
-    blocks, and vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four
-    backward.  In each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum.
-    Norms, softmax, padding and optimizer are not counted.
+    M counts the parameters of the matrices: layers · (4 · width² + 2 · width · mlp) in the blocks, and
+    vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four backward.  In
+    each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum.  Norms, softmax,
+    padding and optimizer are not counted.
     ``pairs`` are as in :func:`causal_pairs`, ``head_outputs`` those of the heads of objectives.
     """
     outputs = isa.VOCABULARY_SIZE + head_outputs
-    matrices = sizes.depth * block_matrices(sizes) + outputs * sizes.width
-    return 6 * matrices * tokens + 12 * sizes.depth * sizes.width * pairs
+    matrices = sizes.layers * block_matrices(sizes) + outputs * sizes.width
+    return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
 
 
 def causal_pairs(tokens: np.ndarray) -> np.ndarray:

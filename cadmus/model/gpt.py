@@ -44,11 +44,11 @@ class Cache:
     """
 
     def __init__(self, sizes: config.Model, rows: int, length: int, like: Tensor) -> None:
-        shape = (sizes.depth, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
+        shape = (sizes.layers, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
         # Not empty memory: a hidden position has the weight 0, and 0 times NaN is NaN.
         self.entries = torch.zeros(shape, dtype=like.dtype, device=like.device)
         self.layer = 0
-        """Number of the block, counted over all loops, whose entries are next."""
+        """Number of the block whose entries are next."""
 
     def extend(self, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
         """Add the keys and values of a block; return its first ``length`` positions: (2, R, H, S, K)."""
@@ -93,7 +93,7 @@ class GPT(nn.Module):
         # Blocks add to the residual stream twice; scaled so, its initial variance is independent of depth.
         for block in blocks:
             for projection in (block.attention.dense, block.mlp.dense_4h_to_h):
-                nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.depth))
+                nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
 
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
         """Return logits, shape (R, L, V): of the next token, or with full attention of the token itself.
@@ -150,10 +150,10 @@ class GPT(nn.Module):
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
         rotation = rotation_of(positions_RL, self.sizes, x_RLD.dtype)
         context = Context(positions_RL, rotation, attend, bias_R1LS, cache)  # once for all blocks
-        for number in range(layer, self.sizes.depth):
+        for number in range(layer, self.sizes.layers):
             if cache is not None:
                 cache.layer = number
-            x_RLD = edit(number + 1, self.layers[number % len(self.layers)](x_RLD, context))
+            x_RLD = edit(number + 1, self.layers[number](x_RLD, context))
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
@@ -162,7 +162,7 @@ class GPT(nn.Module):
         dtype = self.embed_in.weight.dtype
         rotation, bias_R1LL = rotation_of(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
         # The last output has no block after it.
-        for block, x_RLD in zip(list(self.layers) * self.sizes.loops, stream, strict=False):
+        for block, x_RLD in zip(self.layers, stream, strict=False):
             assert isinstance(block, Block)
             yield block.attention.weights(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 

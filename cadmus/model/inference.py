@@ -77,14 +77,13 @@ class Cadmus:
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        loops = f"{self.sizes.loops} loops of " if self.sizes.loops > 1 else ""
-        sizes = f"{loops}{self.sizes.layers} layers, width {self.sizes.width}, {self.sizes.heads} heads"
+        sizes = f"{self.sizes.layers} layers, width {self.sizes.width}, {self.sizes.heads} heads"
         limit = f"programs of up to {self.max_length} instructions"
         return f"<Cadmus: {parameters:,} parameters, {sizes}, {limit}, on {self.device}>"
 
     def _default_batch_size(self) -> int:
         weight = self.model.embed_in.weight
-        of_program = 2 * self.sizes.depth * self.sizes.width * self.max_length * weight.element_size()
+        of_program = 2 * self.sizes.layers * self.sizes.width * self.max_length * weight.element_size()
         return max(1, min(PROGRAMS.get(self.device.type, PROGRAMS["cpu"]), CACHE_BYTES // of_program))
 
     @classmethod
@@ -97,10 +96,6 @@ class Cadmus:
         """Load a model: a directory, also one of ``save_pretrained``, or the name of a shipped model."""
         path = find_model(directory)
         return cls(load_export(path, device), batch_size, read_metadata(path).longest_program)
-
-    def repeat(self, loops: int) -> None:
-        """Apply the blocks so many times from now on, with the same weights."""
-        self.sizes = self.model.sizes = self.sizes.model_copy(update={"loops": loops})
 
     def induce(
         self, examples: str | Sequence[str], k: int = 64, *, temperature: float = 1.0, seed: int = 0

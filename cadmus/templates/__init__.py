@@ -1,4 +1,4 @@
-"""Templates of sub-problems, one file each: the nine of the paper's Table 3, traces and any you add.
+"""Templates of sub-problems, one file each: the nine of the paper's Table 3 and any you add.
 
 A template is a function ``(draw, n) -> Samples``. It composes up to ``n`` candidate programs at once,
 without a loop over programs. Candidates need not be true: :mod:`cadmus.dataset.sampler` executes them and

@@ -44,18 +44,6 @@ def columns(labels: StateLabels) -> list[float]:
     return [weight for name, weight in weights for _ in range(ELEMENTS if name == "elements" else 1)]
 
 
-def label_names() -> list[str]:
-    """Return the name of each class of a label."""
-    return [
-        "none or NAN",
-        *(f"sequence of {length}" for length in range(LONGEST)),
-        f"sequence of {LONGEST} or more",
-        f"integer beyond ±{LARGEST}",
-        *(f"decorated with {decoration}" for decoration in range(1, _ZERO - LARGEST - _DECORATED + 1)),
-        *map(str, range(-LARGEST, LARGEST + 1)),
-    ]
-
-
 def state_outputs(train: Train) -> int:
     """Return the outputs of the layer for state supervision, 0 without it."""
     labels = train.state_labels

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cadmus.config import load_config, read_yaml
+from cadmus.config import load_config, parse_config, read_yaml
 from cadmus.errors import InputError
-from tests.config.quick import QUICK
+from tests.config.quick import QUICK, VALUES, changed
 
 MINE = "extends: quick\nname: mine\n"
 ALIAS = "not valid YAML: an alias of a list or a mapping"
@@ -45,6 +45,22 @@ def test_an_invalid_file_gives_one_line(tmp_path, text, message):
     assert str(caught.value).startswith(f"{path}{message.format(folder=tmp_path)}")
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "unused", "used"),
+    [
+        ("evaluate.loops", None, 2),
+        ("model.loops", 1, 2),
+        ("dataset.templates.trace", {"train": 0, "written": "steps"}, {"train": 5}),
+        ("train.reinforcement.reward", "solved", "value"),
+        ("model.mixer", "attention", "torch.nn:Linear"),
+    ],
+)
+def test_fields_that_are_gone_are_refused_if_in_use(field, unused, used):
+    assert parse_config(changed(field, unused), "x.yaml") == parse_config(VALUES, "x.yaml")
+    with pytest.raises(InputError, match=rf"^x\.yaml: {field}: this version has no .*; use commit \w+$"):
+        parse_config(changed(field, used), "x.yaml")
 
 
 def test_an_alias_of_a_text_is_valid(tmp_path):

@@ -39,7 +39,6 @@ LIMITS = {
     "advanced_sequences": 0.3,
     "apply_labels": 0.35,
     "complete_algorithm": 0.05,
-    "trace": 0.1,
 }
 
 

@@ -70,7 +70,6 @@ EXPRESSIONS = [text + "=" for text in words("0123456789tZ+-*/%xn~", 3)]
         ("u3bu2bc", "u3b2bY", "advanced_sequences", pairs(SHORT, "u{}b{}bY", 6)),
         (r"\1>;u2bf", "", "apply_labels", words("!1=Y", 3)),
         (r"\L2>;u0bf", "!", "apply_labels", words("!1=Y", 3)),
-        ("12*3+", "12*E2=/3+E5=/=", "trace", pairs(NUMBERS, "12*E{}=/3+E{}=/=", 7)),
         ("29+", "65+=", "equality", EXPRESSIONS),
     ],
 )

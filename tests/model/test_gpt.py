@@ -5,10 +5,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from cadmus import config
-from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT, IMPLEMENTATIONS, attend_to_previous
-from cadmus.model.inference import Cadmus
-from tests.model.models import FLOAT_NOISE, SIZES, pack, random_model, random_programs, unpacked_logits
+from tests.model.models import FLOAT_NOISE, pack, random_model, unpacked_logits
 
 
 def test_packed_programs_have_the_logits_of_unpacked_ones():
@@ -83,24 +81,3 @@ def test_initial_residual_variance_is_independent_of_depth():
             first, *_, last = model.residual_stream(tokens, positions, visible)
         deviations.append((last - first).std().item())
     assert deviations[0] == pytest.approx(deviations[1], rel=0.2)
-
-
-@pytest.mark.parametrize("attention", ["causal", "full"])
-def test_loops_are_blocks_with_the_same_weights(attention):
-    sizes = SIZES.model_copy(update={"attention": attention})
-    looped = random_model(sizes.model_copy(update={"loops": 2}))
-    unrolled = GPT(sizes.model_copy(update={"layers": 2 * sizes.layers}))
-    weights = looped.state_dict()
-    for layer in range(sizes.layers):
-        for name in [name for name in weights if name.startswith(f"layers.{layer}.")]:
-            again = name.replace(f"layers.{layer}.", f"layers.{layer + sizes.layers}.")
-            weights[again] = weights[name]
-    unrolled.load_state_dict(weights)
-    prompts = random_programs(20, 2, 20)
-    completions = [Cadmus(model).complete(prompts, 30)[0].to_strings() for model in (looped, unrolled.eval())]
-    assert completions[0] == completions[1]
-    assert parameter_count(looped.sizes) == sum(weight.numel() for weight in looped.parameters())
-    assert training_flops(looped.sizes, 7, 9) == training_flops(unrolled.sizes, 7, 9)
-    fewer = Cadmus(looped)
-    fewer.repeat(1)
-    assert fewer.complete(prompts, 30)[0].to_strings() != completions[0]

@@ -13,7 +13,6 @@ from cadmus.train.labels import (
     MOST,
     NO_TARGET,
     columns,
-    label_names,
     state_labels,
 )
 from cadmus.vm.reference import Sequence, Value, run
@@ -114,18 +113,17 @@ def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> Non
 
 
 @pytest.mark.parametrize(
-    ("program", "name"),
+    ("program", "label"),
     [
-        ("f", "none or NAN"),
-        ("u", "sequence of 0"),
-        ("u" + "1b" * 9, "sequence of 6 or more"),
-        ("77*", "integer beyond ±40"),
-        ("32:", "decorated with 2"),
-        ("04-", "-4"),
-        ("85*", "40"),
+        ("f", NO_VALUE),
+        ("u", EMPTY),
+        ("u" + "1b" * 9, EMPTY + 6),
+        ("77*", OTHER),
+        ("32:", DECORATION_1 + 1),
+        ("04-", ZERO - 4),
+        ("85*", CLASSES - 1),
     ],
 )
-def test_label_names(program, name):
+def test_classes_of_labels(program, label):
     labels = classes(Programs.from_strings([program]), StateLabels())
-    assert len(label_names()) == CLASSES
-    assert label_names()[labels[-1, 0]] == name
+    assert labels[-1, 0] == label

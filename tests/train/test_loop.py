@@ -39,7 +39,7 @@ SMALL = run_config()["model"]
             label_only={"fraction": 0.25},
             interchange_training={"fraction": 1.0, "start": 0.2, "stop": 0.8},
         ),
-        {**run_config(state_weight=1.0), "model": {**SMALL, "attention": "full", "loops": 2}},
+        {**run_config(state_weight=1.0), "model": {**SMALL, "attention": "full"}},
     ],
     ids=["muon", "adam", "adam-accumulated", "reinforcement", "interchange", "masked"],
 )

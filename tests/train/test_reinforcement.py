@@ -13,7 +13,7 @@ from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
 from cadmus.train.objectives import sampler
 from cadmus.train.objectives.objective import Setting
-from cadmus.train.objectives.reinforcement import COUNTS, Reinforcement, Rollout, credits_of
+from cadmus.train.objectives.reinforcement import COUNTS, Reinforcement, Rollout
 from cadmus.train.ranks import Place
 
 DATASET = config.Dataset()
@@ -159,32 +159,6 @@ def test_lenient_and_dropping_completions_are_not_rewarded(monkeypatch):
     assert [text for text, weights in found.items() if weights[0] > 0] == ["34+7="]
     counts = counts_of(rollout)
     assert (counts["solved"], counts["lenient"], counts["dropping"]) == (1, 2, 1)
-
-
-def test_parts_of_an_advantage_are_earned_where_others_are_lost():
-    # One is solved, one is lost with its first token, one with its second, one is cut off.
-    values = [[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0], [1, 1, 1, 0]]
-    credit = credits_of([np.array(value, bool) for value in values], np.array([True, True, True, False]), 4)
-    # Of four, three and one that can still be solved, one is.
-    expected = [[1 / 12, 2 / 3, 0], [-1 / 4, 0, 0], [1 / 12, -1 / 3, 0], [1 / 12, -1 / 3, 0]]
-    assert credit == pytest.approx(np.array(expected))
-    assert credit.sum(1) == pytest.approx([3 / 4, -1 / 4, -1 / 4, -1 / 4])
-    assert not credits_of([np.zeros(3, bool)] * 4, np.ones(4, bool), 2).any()
-    assert not credits_of([np.ones(3, bool)] * 4, np.ones(4, bool), 2).any()
-
-
-def test_with_the_reward_value_each_token_has_its_part(monkeypatch):
-    texts = ["55*2+=", "39*=", "94=", "39*"]
-    rollout, _ = written(
-        monkeypatch, "941-*t3*3-=", 5, "equality", texts, [True] * 3 + [False], reward="value"
-    )
-    found = {text.removeprefix("941-*"): weights for text, weights in weights_by_program(rollout).items()}
-    plain, _ = written(monkeypatch, "941-*t3*3-=", 5, "equality", texts, [True] * 3 + [False])
-    whole = {text.removeprefix("941-*"): weights[0] for text, weights in weights_by_program(plain).items()}
-    assert found.keys() == whole.keys()
-    for text, parts in found.items():
-        assert sum(parts) == pytest.approx(whole[text])
-    assert found["94="][-1] < 0
 
 
 def test_a_completion_that_does_not_end_has_no_target_after_it(monkeypatch):

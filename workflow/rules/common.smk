@@ -76,7 +76,7 @@ SECTIONS = {
     "train": {"name": True, "seed": True, "dataset": True, "model": True, "train": True},
 }
 for name, experiment in EXPERIMENTS.items():
-    fields = (name, "batch_size", "decoding", "loops", *(("split",) if experiment.dataset else ()))
+    fields = (name, "batch_size", "decoding", *(("split",) if experiment.dataset else ()))
     SECTIONS[name] = dict.fromkeys(("seed", "dataset", "model", "train"), True) | {"evaluate": set(fields)}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's

@@ -1,7 +1,7 @@
 // The explorer: all of it runs in the page. The state is what was computed last and the selection; every change redraws
 // what depends on it.
 
-import { GPT, product, softmax } from "./gpt.js";
+import { GPT, softmax } from "./gpt.js";
 import { makeGrader } from "./grade.js";
 import { makeMachine } from "./machine.js";
 
@@ -20,7 +20,6 @@ let tokenOf; // by symbol
 let machine;
 let grade;
 let model;
-let probe; // the model's, as site.json describes it
 let seen = null; // the program and what machine and model make of it
 let task = null; // what the program is to solve
 let guessing = false; // the visitor answers before the model
@@ -32,10 +31,6 @@ function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
   return made;
-}
-
-function floats(text) {
-  return new Float32Array(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
 }
 
 const pause = () => new Promise((resume) => setTimeout(resume));
@@ -75,22 +70,6 @@ function checked(text) {
   return { program, ended: written.includes(END) };
 }
 
-function labelOf(value) {
-  const { longest, largest: most } = site.labels;
-  if (value === null || value === undefined) return "none or NAN";
-  if (Array.isArray(value)) return value.length < longest ? `sequence of ${value.length}` : `sequence of ${longest} or more`;
-  if (value.decoration) return `decorated with ${value.decoration}`;
-  return Math.abs(value.value) <= most ? String(value.value) : `integer beyond ±${most}`;
-}
-
-// What the probe reads at a place, and what is there: what the program up to it leaves.
-function readBy(place) {
-  const shares = softmax(product(probe.weights, seen.read[place].states[probe.layer], probe.intercepts));
-  const best = largest(shares);
-  const truth = labelOf(machine.trace(seen.program.slice(0, place + 1)).outputs.at(-1));
-  return { label: site.labels.names[best], probability: shares[best], truth };
-}
-
 function look(text, place = Infinity) {
   try {
     const { program, ended } = checked(text);
@@ -101,7 +80,6 @@ function look(text, place = Infinity) {
     const longer = seen && program !== seen.program && program.startsWith(seen.program);
     const fresh = !seen || longer || place !== Infinity;
     seen = { program, ended, ...found, read: model.forward(tokensOf(program)) };
-    seen.probed = seen.read.map((_, i) => readBy(i));
     chosen.place = Math.max(0, Math.min(fresh ? place : chosen.place, program.length - 1));
     say("");
     at("advice").textContent = advice(text, program).join(" ");
@@ -294,24 +272,12 @@ function drawTrace() {
     const stack = element("td");
     step.stack.forEach((value, k) => stack.append(k ? "  " : "", valueBox(value)));
     const symbol = element("td", { textContent: seen.program[step.place] });
-    const row = element("tr", {}, element("th", { textContent: i + 1 }), symbol, readCell(step), stack);
+    const row = element("tr", {}, element("th", { textContent: i + 1 }), symbol, stack);
     row.classList.toggle("inside", step.depth > 0);
     for (const cell of [symbol, stack]) cell.style.paddingLeft = `${1.2 * step.depth}em`;
     row.addEventListener("click", () => choose(step.place));
     return row;
   }));
-}
-
-// Steps inside calls have no instruction of the program, and so no hidden state. Before the definition of what it calls, a
-// call leaves NAN for the probe, and its own value in the trace: neither right nor wrong.
-function readCell(step) {
-  if (step.depth > 0) return element("td");
-  const { label, probability: share, truth } = seen.probed[step.place];
-  const shown = labelOf(step.stack.at(-1));
-  return element("td", {
-    textContent: `${label} ${percent(share)}${label === truth ? "" : ` ≠ ${truth}`}`,
-    className: truth !== shown ? "before" : label === truth ? "right" : "wrong",
-  });
 }
 
 // The last executed step up to a place; instructions of a definition are not executed.
@@ -513,32 +479,17 @@ async function load(file) {
 
 const buffer = async (file) => (await load(file)).arrayBuffer();
 
-// A model and its probe, of the weights and an entry of site.models.
-function makeModel(weights, { probe: fitted }) {
-  const [matrix, intercepts] = [fitted.weights, fitted.intercepts].map(floats);
-  return { gpt: new GPT(site.model, weights), probe: { ...fitted, weights: matrix, intercepts } };
-}
-
-function use({ gpt, probe: fitted }) {
-  model = gpt;
-  probe = fitted;
-  const { layer, supervised, accuracy, majority } = probe;
-  at("probe").textContent = `Probe: the top of the stack, read by a linear probe of this model after block ${layer}`
-    + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
-    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
-}
-
 // Models stay loaded.
 async function useSnapshot(models) {
   const number = Number(at("snapshot").value);
   const { step, file } = site.models[number];
   at("step").textContent = "loading";
   try {
-    models[number] ??= makeModel(await buffer(file), site.models[number]);
+    models[number] ??= new GPT(site.model, await buffer(file));
     if (number !== Number(at("snapshot").value)) return;
     at("step").textContent = step === null ? "trained" : `after ${step.toLocaleString("en")} steps`;
     writing = wrote = null;
-    use(models[number]);
+    model = models[number];
     look(at("program").value);
   } catch (error) {
     at("step").textContent = "not loaded";
@@ -570,8 +521,7 @@ async function begin() {
   try {
     const weights = buffer("model.bin");
     site = await (await load("site.json")).json();
-    const number = site.models.length - 1;
-    use(models[number] = makeModel(await weights, site.models[number]));
+    model = models[site.models.length - 1] = new GPT(site.model, await weights);
   } catch (error) {
     return say(`The model did not load: ${error.message}`);
   }

@@ -18,7 +18,7 @@ export function fromHalf(buffer) {
 }
 
 // y = W x + b, with W of shape (y.length, x.length).
-export function product(weights, x, bias = null) {
+function product(weights, x, bias = null) {
   const { length } = x;
   const y = new Float32Array(weights.length / length);
   for (let i = 0, at = 0; i < y.length; i++, at += length) {
@@ -81,8 +81,8 @@ export class GPT {
     this.read = [];
   }
 
-  // What the model computes after each token: {states, shares, lens}, each of them by layer, the embedding first in states
-  // and lens. Tokens that the last call had in the same places are not computed again.
+  // What the model computes after each token: {shares, lens}, each by layer, the embedding first in lens. Tokens that
+  // the last call had in the same places are not computed again.
   forward(tokens) {
     let kept = 0;
     while (kept < this.read.length && this.read[kept].token === tokens[kept]) kept++;
@@ -139,6 +139,6 @@ export class GPT {
       states.push(x);
     }
     const lens = states.map((state) => softmax(product(this.head, normalized(state, this.norm))));
-    return { token, states, shares, lens, keys, values };
+    return { token, shares, lens, keys, values };
   }
 }

@@ -61,7 +61,7 @@ def edges_of(model: Cadmus) -> Edges:
         pairs.extend((sender, len(receivers)) for sender in range(len(senders)))
         receivers.append(name)
 
-    for block in range(1, model.sizes.depth + 1):
+    for block in range(1, model.sizes.layers + 1):
         heads = [f"head {block}.{head}" for head in range(1, model.sizes.heads + 1)]
         for head in heads:
             for each in INPUTS:
@@ -132,8 +132,8 @@ class Graph:
             number = next(receivers)
             return x_RLD if read is None else read(number, x_RLD, sent)
 
-        for number in range(start, gpt.sizes.depth):
-            block = gpt.layers[number % len(gpt.layers)]
+        for number in range(start, gpt.sizes.layers):
+            block = gpt.layers[number]
             assert isinstance(block, Block)
             outputs_HRLD = self._heads(block, x_RLD, seen)
             sent.extend(outputs_HRLD)

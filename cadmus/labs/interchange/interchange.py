@@ -46,7 +46,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     for variable in progress("interchange", settings.variables or list(VARIABLES)):
         tables = [counterfactuals(variable, settings.programs, seed, config.dataset) for seed in seeds]
         learned, tested = (pairs_of(model, table) for table in tables)
-        for layer in range(model.sizes.depth + 1):
+        for layer in range(model.sizes.layers + 1):
             seed = seed_of(config.seed, variable, layer)
             bases = {"state": None, **subspaces(model, learned, layer, settings.directions, seed)}
             for method in METHODS:

@@ -110,7 +110,7 @@ def score(
     Features are chosen on ``programs`` pairs of prompts and scored on as many others. Only pairs that the
     model answers rightly count; scores are null where there is none.
     """
-    layers, width = model.sizes.depth, model.sizes.width
+    layers, width = model.sizes.layers, model.sizes.width
     for layer, of_layer in features.items():
         if not 0 <= layer <= layers:
             raise InputError(f"layer.{layer}: the model has {layers} layers, the embedding is 0")

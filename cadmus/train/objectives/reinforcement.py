@@ -4,8 +4,7 @@ A program can be wrong in a single token, and a task has many right answers; the
 neither. So the last steps also learn from the model's own completions: each step samples several of every
 prompt, and rewards those that solve its question (:mod:`cadmus.evaluate.questions`), by executing them. The
 advantage of a completion is its reward minus the mean of its prompt: a policy gradient with group baselines,
-as in GRPO, without its scaling. Prompts whose completions are all solved, or none, teach nothing. With the
-reward ``value``, each token gets its part of the advantage (:func:`credits_of`).
+as in GRPO, without its scaling. Prompts whose completions are all solved, or none, teach nothing.
 
 These completions are counted (:data:`COUNTS`):
 
@@ -20,6 +19,7 @@ These completions are counted (:data:`COUNTS`):
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError, naming
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
-from cadmus.evaluate.questions import named, questions_of
+from cadmus.evaluate.questions import questions_of
 from cadmus.model.flops import causal_pairs, training_flops
 from cadmus.programs import Samples, join, stack
 from cadmus.tools import seed_of
@@ -139,27 +139,22 @@ class Reinforcement(Objective):
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()
 
-        graded, values = [], []
+        graded = []
         for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True):
             written = completions.take(rows), ended[rows]
             completed = Completed(references.take(rows), prompt_length[rows], *written, dataset)
             graded.append(self._grade(name, completed, kept[rows]))
-            if self.settings.reward == "value":
-                credible = named(name).credence
-                values += credible(completed, SPLITS[TRAIN]) if credible else named(name).solvable(completed)
         reward = np.concatenate([of_question for of_question, _ in graded]).reshape(-1, k)
         # Without dividing by the deviation, which would favor prompts that are nearly solved or hopeless.
-        advantage = (reward - reward.mean(1, keepdims=True)).reshape(-1, 1)
-        # By token, or one for all tokens of a completion.
-        credit = credits_of(values, ended, k) if values else advantage
+        advantage = (reward - reward.mean(1, keepdims=True)).ravel()
 
         # A completion that was sampled several times is computed once.
         same: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for row in np.flatnonzero(kept & credit.any(1)).tolist():
+        for row in np.flatnonzero(kept & (advantage != 0)).tolist():
             same[row // k, texts[row]].append(row)
         # The ranks compute together, so each has at least one.
         rows = np.array([copies[0] for copies in same.values()] or [0])
-        credit = np.array([credit[copies].sum(0) for copies in same.values()] or [0 * credit[0]])
+        advantages = [advantage[copies].sum() for copies in same.values()] or [0.0]
         learned = Drawn.of(programs.take(rows), prompt_length[rows])
         packed = pack_batch(learned, self._run.row_length).to(self.device)
 
@@ -171,8 +166,7 @@ class Reinforcement(Objective):
         flops = training_flops(self._run.model, tokens, sampled_pairs) / 3
         flops += training_flops(self._run.model, packed.token_count, int(pairs[rows].sum()))
         counts = np.array([counts for _, counts in graded])
-        weights = self._weights(packed, credit, prompt_length[rows], ended[rows])
-        return Rollout(packed, weights, counts, flops)
+        return Rollout(packed, self._weights(packed, advantages, ended[rows]), counts, flops)
 
     def _grade(self, name: str, completed: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""
@@ -193,38 +187,16 @@ class Reinforcement(Objective):
         distinct = sum(len(set(group)) for group in groups.tolist())
         return reward, (*(int(mask.sum()) for mask in counted), distinct)
 
-    def _weights(
-        self, packed: PackedBatch, credit: np.ndarray, prompt_length: np.ndarray, ended: np.ndarray
-    ) -> Tensor:
+    def _weights(self, packed: PackedBatch, advantages: Sequence[float], ended: np.ndarray) -> Tensor:
         # The padding has segment -1: the last entry.
-        by_program = torch.tensor(
-            np.vstack([credit, 0 * credit[:1]]), dtype=torch.float32, device=self.device
-        )
-        begins = torch.tensor([*prompt_length, 1], device=self.device)[packed.segments] - 1
-        token = (packed.positions - begins).clamp(0, credit.shape[1] - 1)
+        by_program = torch.tensor([*advantages, 0.0], dtype=torch.float32, device=self.device)
         has_end = torch.tensor([*ended.tolist(), False], device=self.device)
         # A completion that was cut off got its end from packing; the model did not sample it.
         sampled = packed.completion_mask & (has_end[packed.segments] | (packed.targets != isa.END_ID))
-        return by_program[packed.segments, token] * sampled
+        return by_program[packed.segments] * sampled
 
 
 OBJECTIVE = Reinforcement
-
-
-def credits_of(values: list[np.ndarray], ended: np.ndarray, k: int) -> np.ndarray:
-    """Return each token's part of the advantage of its completion: float64, shape (n, tokens).
-
-    A prefix is expected to earn its value, times the part of their values that its group of k earned of those
-    of the same length. A token, or the end, gets the difference that it makes.
-    """
-    groups = np.empty((len(values) // k, k, max(map(len, values))))
-    for row, value in enumerate(values):
-        # What was cut off was lost by its last token. What has ended keeps its value.
-        stop = len(value) - (1 if ended[row] else 2)
-        groups[row // k, row % k, :stop], groups[row // k, row % k, stop:] = value[:stop], value[-1]
-    earned, possible = groups[:, :, -1:].sum(1, keepdims=True), groups.sum(1, keepdims=True)
-    expected = groups * np.divide(earned, possible, out=np.zeros(possible.shape), where=possible > 0)
-    return np.diff(expected).reshape(len(values), -1)
 
 
 def _pool(name: str, read: Read) -> Samples:

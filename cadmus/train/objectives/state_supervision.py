@@ -51,10 +51,10 @@ class StateSupervision(Objective):
     def heads(cls, run: config.Config) -> dict[str, Head]:
         train, sizes = run.train, run.model
         pair = [name for name in train.state_labels.numbers() if name != "magnitude"]
-        state_layer = train.state_layer or max(1, sizes.depth - 2)
+        state_layer = train.state_layer or max(1, sizes.layers - 2)
         heads = {"state": Head(state_layer, sizes.width, state_outputs(train) - len(pair))}
         if pair:
-            heads["pair"] = Head(train.pair_layer or max(1, sizes.depth - 1), sizes.width, len(pair))
+            heads["pair"] = Head(train.pair_layer or max(1, sizes.layers - 1), sizes.width, len(pair))
         return heads
 
     def __init__(self, setting: Setting) -> None:
