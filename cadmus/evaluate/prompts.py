@@ -46,13 +46,16 @@ FORMS = tuple(
         r"(`|\*\*|__|\*|_|\"|')(.+)\1",
         r"\\boxed\{(.+)\}",
         r"\\(?:text|mathrm|mathtt|texttt)\{(.+)\}",
-        r"\$\$?(.+?)\$?\$",
+        r"\$\$([^$]+)\$\$",
+        r"\$(.+)\$",
         r"\\\((.+)\\\)",
         r"\\\[(.+)\\\]",
         r"(?:\*\*)?(?:the )?(?:final )?answer(?: is)?(?:\*\*)?:?(?:\*\*)?\s+(.+)",
     )
 )
 """Forms in which language models write an answer; the last group is the answer."""
+LONGEST_ANSWER = 200
+"""Characters of a readable answer, with its form."""
 
 _TEMPLATE = """\
 A program is a sequence of one-character instructions for a machine with a stack of integers, which is \
@@ -117,14 +120,17 @@ def read_answer(text: str, alphabet: str) -> str | None:
     ['>', '=', None]
     """
     written = {SYMBOLS[alphabet][comparator]: comparator for comparator in COMPARATORS}
-    pending = [text.strip()]
-    # Each form makes a text shorter.
-    while pending:
-        text = pending.pop()
+    text = text.strip()
+    # A model that repeats itself writes thousands of marks.
+    while len(text) <= LONGEST_ANSWER:
         if text in written:
             return written[text]
         found = (form.fullmatch(text) for form in FORMS)
-        pending += [text for match in found if match and (text := match[match.lastindex or 0].strip())]
+        match = next(filter(None, found), None)
+        # Each form makes a text shorter.
+        if match is None:
+            return None
+        text = match[match.lastindex or 0].strip()
     return None
 
 

@@ -155,7 +155,7 @@ class _Steps(Dataset[Batch | InputError]):
 
 def _leave_signals_to_the_training(worker: int) -> None:
     """Ignore the signals that a terminal or a scheduler sends to all processes: the training ends workers."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 

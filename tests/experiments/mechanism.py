@@ -18,7 +18,7 @@ X, X_AT_THE_END, Y = range(3)
 class Two:
     """Holds x at token 5 up to block 1 and then at token 10, where y is from block 1 on."""
 
-    sizes = SimpleNamespace(depth=LAYERS, width=WIDTH)
+    sizes = SimpleNamespace(layers=LAYERS, width=WIDTH)
     device = torch.device("cpu")
 
     def next_tokens(self, prompts: Programs) -> np.ndarray:
