@@ -237,6 +237,7 @@ def test_snapshots_predict_differently(page):
     predicted = []
     steps = [*sorted(map(step_of, find_snapshots(SNAPSHOTS))), None]
     assert page.locator("#snapshot").get_attribute("max") == str(len(steps) - 1)
+    page.fill("#program", "62*4+54*4-")
     for number, step in enumerate(steps):
         page.fill("#snapshot", str(number))
         expect(page.locator("#step")).to_have_text("trained" if step is None else f"after {step:,} steps")
