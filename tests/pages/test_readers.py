@@ -11,7 +11,7 @@ import pytest
 from cadmus.dataset.manifest import read_manifest
 from cadmus.dataset.shards import SCHEMA
 from cadmus.pages.dataset import dataset_card
-from cadmus.store import write_text
+from cadmus.store import write_card
 from tests.checkout import ROOT
 
 CARD = (ROOT / "cadmus/pages/dataset.md").read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def plain(table):
 @pytest.fixture(scope="module")
 def dataset(ruled):
     """A dataset with all splits but validation, and with its card."""
-    write_text(ruled / "README.md", dataset_card(ruled))
+    write_card(ruled / "README.md", dataset_card(ruled))
     return ruled
 
 
