@@ -135,7 +135,7 @@ MEANINGS = {
     "study": "name of the study",
     "target": "the value that the probe predicts: x or y",
     "template": "template of the program; in a study, the question or the region of the grid",
-    "token": "position in the program, from 0",
+    "token": "position in the program, from 1",
     "tokens": "tokens: of a completion with its end, or trained on until here",
     "total_variation": "total variation between the posterior and the samples of the model",
     "training_programs": "training programs of the template",

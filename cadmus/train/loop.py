@@ -271,11 +271,8 @@ class Training:
 
     def _metrics(self, launched: Launched, sums: list[float]) -> dict[str, Any]:
         """Return the metrics of a step from the sums of its objectives over all ranks."""
-        train, batch, heads = (
-            self.config.train,
-            launched.batch,
-            getattr(self.engine.module, "named_heads", {}),
-        )
+        train, batch = self.config.train, launched.batch
+        heads = getattr(self.engine.module, "named_heads", {})
         outputs = sum(head.out_features for head in heads.values())
         flops = training_flops(self.config.model, batch.tokens, batch.pairs, outputs)
         metrics: dict[str, Any] = {

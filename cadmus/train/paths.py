@@ -187,4 +187,6 @@ def check_metrics(path: Path) -> None:
     except (ValueError, AttributeError):
         is_metrics = False
     if not is_metrics:
-        raise InputError(f"{path}: has no metrics, which would replace it; move it, or choose another path")
+        raise InputError(
+            f"{path}: is not a file of metrics, and metrics would replace it; move it, or choose another path"
+        )

@@ -58,7 +58,7 @@ def test_what_is_not_of_a_training_is_not_replaced(tmp_path, paths):
     for path in (paths.metrics, partial.metrics):
         path.write_text("My notes.\n")
         with pytest.raises(
-            InputError, match=rf"{path.name}: has no metrics, which would replace it; move it"
+            InputError, match=rf"{path.name}: is not a file of metrics, and metrics would replace it; move it"
         ):
             paths.check()
         path.unlink()
