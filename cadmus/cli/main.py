@@ -146,6 +146,9 @@ def main() -> None:
     except click.UsageError as error:
         hint = f" (`{error.ctx.command_path} --help` says more)" if error.ctx else ""
         _exit(" ".join(error.format_message().split()) + hint)
+    # Before the errors of libraries: an input error may be one of them as well.
+    except (InputError, UnicodeError, click.ClickException) as error:
+        _exit(str(error))
     except OSError as error:
         # At exit, flushing standard output would fail again.
         sys.stdout = None
@@ -156,8 +159,6 @@ def main() -> None:
         if not isinstance(error, MemoryError) and not any(reason in str(error) for reason in reasons):
             raise
         _exit("out of memory or threads; ask for less at a time, or allow more (ulimit -a shows the limits)")
-    except (InputError, UnicodeError, click.ClickException) as error:
-        _exit(str(error))
 
 
 def _exit(message: str) -> NoReturn:

@@ -133,7 +133,7 @@ def main(directory: Path) -> None:
     waits = ("cudaStreamSynchronize", "cudaEventSynchronize")
     counted = sum(event.count for event in profiler.key_averages() if event.key in waits)
     facts = {
-        "ranks": int(os.environ["WORLD_SIZE"]),
+        "ranks": int(os.environ.get("WORLD_SIZE", "1")),
         "programs": run.train.batch_size,
         "ms_per_step": 1000 * seconds,
         "tokens_per_second": median("tokens") / seconds,
