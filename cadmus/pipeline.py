@@ -65,13 +65,12 @@ def train(
     """
     from cadmus.dataset.manifest import read_split, stream_split
     from cadmus.train import loop, ranks
-    from cadmus.train.subset import subset_of
 
     training = Path(output).with_name("training")
     paths = paths or RunPaths(training / "checkpoints", Path(output), training / "metrics.jsonl")
     digest = check_training(config, Path(dataset), paths)
     held_out = partial(read_split, dataset, "validation") if config.dataset.validation else None
-    read = subset_of(partial(stream_split, dataset, "train"), config)
+    read = partial(stream_split, dataset, "train")
     loop.train(config, read, digest, paths.partial(), log, held_out)
     # Of several processes, the first.
     if os.environ.get("RANK", "0") == "0":

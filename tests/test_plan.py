@@ -40,7 +40,7 @@ DEVICE = {
     "usd_per_hour": 3,
     "source": "x",
 }
-STUDIES = [ROOT / f"config/studies/{name}.yaml" for name in ("scaling", "time", "attribution")]
+STUDIES = [ROOT / f"config/studies/{name}.yaml" for name in ("scaling", "time", "random_orders")]
 """With a law by FLOPs, with one by minutes, and with variants that are repeated."""
 
 

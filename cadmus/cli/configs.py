@@ -117,39 +117,3 @@ def draw(results: Path, output: Path) -> None:
 
     for path in write_all(results, output):
         options.echo(path)
-
-
-@study.command()
-@click.argument("config", type=options.CONFIG)
-@options.changes_option
-@_results
-@click.option(
-    "--scores", type=options.PATH, multiple=True, help=".npz file of a method of yours; repeatable."
-)
-@click.option("--output", type=options.DIRECTORY, required=True, help="Directory of the files.")
-def attribute(
-    config: Path, changes: dict[str, Any], results: Path, scores: tuple[Path, ...], output: Path
-) -> None:
-    """Check attribution methods against models trained on subsets.
-
-    CONFIG is a finished study whose variants differ in `train.subset`. For each method and template: the
-    correlation of what it predicts for the subsets with the measured losses (linear datamodelling score).
-
-    \b
-    Example:
-      cadmus study attribute config/studies/attribution.yaml --output results/attribution
-    """
-    from cadmus.evaluate.questions import title
-    from cadmus.study.attribution import write_all
-
-    table = write_all(load_study(config, changes), results, output, list(scores))
-    templates = table["template"].unique(maintain_order=True)
-    rows = [["", *(title(template) or "all" for template in templates)]]
-    for (method,), part in table.group_by(["method"], maintain_order=True):
-        cells = part.select("score", "low", "high").iter_rows()
-        texts = (
-            f"{score:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
-            for score, low, high in cells
-        )
-        rows.append([str(method), *texts])
-    options.echo_table(rows)

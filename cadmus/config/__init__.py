@@ -32,6 +32,5 @@ from cadmus.config.training import (
     PAPER,
     Model,
     StateLabels,
-    Subset,
     Train,
 )

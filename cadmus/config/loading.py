@@ -45,6 +45,7 @@ RENAMED = {
 REMOVED: dict[str, tuple[Any, str, str]] = {
     "evaluate.loops": (None, "looped models", "cd8ba462"),
     "model.loops": (1, "looped models", "cd8ba462"),
+    "train.subset": ({"fraction": 1.0, "templates": None}, "subsets of the training programs", "cd8ba462"),
     "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
     "reinforcement.reward": ("solved", "reward of each token", "cd8ba462"),
     "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
@@ -73,9 +74,6 @@ class Config(Section):
     def _check(self) -> "Config":
         if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
             raise ValueError("dataset.templates: no template has train programs; set train of at least one")
-        for name in self.train.subset.templates or ():
-            if not getattr(self.dataset.templates, name).train:
-                raise ValueError(f"train.subset.templates: {name} has no train programs; remove it")
         needed, length = self.dataset.max_length, self.train.row_length
         if (length or needed) < needed:
             problem = f"{length} is too short for programs of dataset.max_length"

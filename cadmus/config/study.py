@@ -39,10 +39,10 @@ Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 
 
 class Repeat(Section):
-    """A field that has other values in copies of a variant, such as the seed of a subset."""
+    """A field that has other values in copies of a variant, such as the seed of an order."""
 
     field: str
-    """field that counts up from 0, such as `train.subset.seed`"""
+    """field that counts up from 0, such as `train.curriculum.seed`"""
     times: Positive
     """number of copies"""
 

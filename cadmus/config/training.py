@@ -110,23 +110,6 @@ class StateLabels(Section):
         return {name: weight for name in names if (weight := getattr(self, name))}
 
 
-class Subset(Section):
-    """A subset of the training programs. Those with one subject are in it together, or none of them is.
-
-    The subject is what a program is asked about, such as its pair of expressions or its function.
-    """
-
-    fraction: Annotated[Above0, Field(le=1)] = 1.0
-    """fraction of the subjects of each template, on average"""
-    seed: Count = 0
-    """seed of the choice"""
-    templates: Distinct[Template] | None = None
-    """templates to keep; all when null"""
-
-    def is_used(self) -> bool:
-        return self.fraction < 1 or self.templates is not None
-
-
 class Reinforcement(Section):
     """Reinforcement learning: the model learns from completions that it samples and that are graded."""
 
@@ -197,7 +180,6 @@ class Train(Section):
     """programs per forward pass on one rank; all programs of the rank when null"""
     row_length: Annotated[Positive, Field(le=65_536)] | None = None
     """tokens per packed row; when null, the longest program, rounded up to a multiple of 8"""
-    subset: Subset = Subset()
     """programs to train on; by default all of the dataset"""
     optimizer: Literal["adam", "muon"] = "muon"
     """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""

@@ -34,9 +34,7 @@ def model_card(directory: Path, completions: Path) -> str:
         if getattr(origin, key) != ours:
             problem = f"is {getattr(origin, key)}, but that of {directory} is {ours}"
             raise InputError(f"{completions}: {key}: {problem}; evaluate this model on its own dataset")
-    subset = config.train.subset
-    programs = sum(getattr(config.dataset.templates, name).train for name in subset.templates or TEMPLATES)
-    trained_on = subset.fraction * programs
+    trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     below = table3_accuracy.below(table3_accuracy.data(graded))
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.format(
@@ -47,7 +45,7 @@ def model_card(directory: Path, completions: Path) -> str:
         weights=weights,
         precision=noted.weights or "fp32",
         start=_start(noted),
-        trained=f"{'About ' if subset.fraction < 1 else ''}{trained_on:,.0f}",
+        trained=f"{trained_on:,}",
         epoch=noted.programs / trained_on,
         rules=f" Programs that match the rules {ood} were excluded as well." if ood else "",
         dataset_digest=config.dataset_digest(),

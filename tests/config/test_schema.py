@@ -69,7 +69,6 @@ from tests.config.quick import QUICK, VALUES, changed
         ("seed", 2**63, "must have at most 64 bits, got 9223372036854775808"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),
         ("train.pair_layer", 99, "must be at most model.layers"),
-        ("train.subset", {"fraction": 0.0}, "fraction: must be greater than 0, got 0.0"),
         ("name", "../up", "must match pattern '^[A-Za-z0-9][A-Za-z0-9_-]*$', got '../up'"),
         *((*value, message) for message, value in labs.samples("REFUSED").items()),
     ],
@@ -87,13 +86,6 @@ def test_invalid_values(path, value, problem):
 def test_files_of_deepspeed_are_below_the_working_directory(path):
     with pytest.raises(InputError, match=r"csv_monitor\.paths: must be a path below the working directory"):
         parse_config(changed("train.deepspeed.csv_monitor", {"paths": ["a", path]}), "x.yaml")
-
-
-def test_a_subset_has_templates_with_programs():
-    values = changed("dataset.templates.random.train", 0)
-    values["train"]["subset"] = {"templates": ["random"]}
-    with pytest.raises(InputError, match=r"subset.templates: random has no train programs; remove it"):
-        parse_config(values, "x.yaml")
 
 
 def test_recipes_are_defaults():

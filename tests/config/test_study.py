@@ -58,11 +58,12 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
 
 
 def test_a_variant_is_copied_with_other_values_of_a_field(tmp_path):
-    text = "{variants: {all: {}, half: {train: {steps: 6, subset: {fraction: 0.5}}}}, seeds: [0],"
-    found = load_study(study(tmp_path, f"{text} repeat: {{half: {{field: train.subset.seed, times: 3}}}}}}"))
+    drawn = "{train: {steps: 6, curriculum: {order: random}}}"
+    text = f"{{variants: {{all: {{}}, drawn: {drawn}}}, seeds: [0],"
+    found = load_study(study(tmp_path, f"{text} repeat: {{drawn: {{field: train.curriculum.seed, times: 3}}}}}}"))
     trains = {run.variant: run.config.train for run in found.runs}
-    assert list(trains) == ["all", "half 0", "half 1", "half 2"]
-    assert [(train.steps, train.subset.seed) for train in trains.values()] == [
+    assert list(trains) == ["all", "drawn 0", "drawn 1", "drawn 2"]
+    assert [(train.steps, train.curriculum.seed) for train in trains.values()] == [
         (20, 0),
         (6, 0),
         (6, 1),

@@ -14,7 +14,7 @@ from snakemake.exceptions import WorkflowError
 
 import cadmus
 from cadmus import experiments
-from cadmus.config import Subset, TEMPLATES, parse_config, read_changes, read_model, read_yaml
+from cadmus.config import TEMPLATES, parse_config, read_changes, read_model, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended, is_same_config
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards

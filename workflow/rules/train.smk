@@ -54,7 +54,6 @@ rule train:
         training=subpath(output.metrics, parent=True),
         code=lambda wildcards: code(
             "cadmus.train.loop",
-            *(["cadmus.train.subset"] if RUNS[wildcards.run].config.train.subset != Subset() else []),
             *(
                 module_of("OBJECTIVES", name, "cadmus.train.objectives")
                 for name in RUNS[wildcards.run].config.objectives

@@ -24,8 +24,6 @@ class Curriculum(Section):
             raise ValueError(f"{place}.seed: needs order random, got {self.order}")
         if self.order == "solving" and run.model.attention != "causal":
             raise ValueError(f"{place}.order: solving needs model.attention causal")
-        if run.train.subset.is_used() and self.is_used():
-            raise ValueError(f"train.subset: needs {place}.order mixture, got {self.order}")
 
 
 TRAIN = {"curriculum": Curriculum}
