@@ -4,10 +4,12 @@ A lab holds all that one finding needs beyond the core; without its folder, noth
 ``settings`` declares what it adds, under names that this module collects from all labs:
 
 =============== =========================================================================================
-``TRAIN``       sections of the config below ``train``, by name; those of other sections alike
+``TRAIN``       sections of the config below ``train``, by name, or its fields, as the ``model_fields`` of a
+                section that declares them; ``EVALUATE`` and ``STUDY`` alike
 ``OBJECTIVES``  functions of a run that tell whether it has an objective, by name, which is that of its module
 ``EXPERIMENTS`` settings of its experiments, by name, which is that of its module
 ``SCORES``      suffixes of files for ``cadmus score``, each with the module of a :class:`Scoring`
+``STUDY_PARTS`` a :class:`StudyPart` of the results of studies, by the stem of its files
 =============== =========================================================================================
 
 ``docs/labs.md`` adds one.
@@ -15,12 +17,13 @@ A lab holds all that one finding needs beyond the core; without its folder, noth
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, create_model
+from pydantic.fields import FieldInfo
 
 from cadmus.errors import InputError
 
@@ -31,10 +34,15 @@ NAMES = tuple(sorted(path.parent.name for path in FOLDER.glob("*/settings.py")))
 """Labs that are there."""
 
 
+def full_name(lab: str, name: str) -> str:
+    """Return the full name of a module of a lab."""
+    return f"cadmus.labs.{lab}.{name}"
+
+
 def module(lab: str, name: str) -> ModuleType:
     """Import a module of a lab."""
     try:
-        return importlib.import_module(f"cadmus.labs.{lab}.{name}")
+        return importlib.import_module(full_name(lab, name))
     except (ImportError, SyntaxError, AttributeError, NameError, TypeError, ValueError) as error:
         problem = f"{type(error).__name__}: {error}"
         raise InputError(f"{FOLDER / lab / name}.py: {problem}; mend it, or remove the folder") from error
@@ -54,6 +62,25 @@ class Scoring(NamedTuple):
     """Variables that a whole entry has."""
 
 
+class StudyPart(NamedTuple):
+    """A table, a figure and a text that the results of a study have if a field of its section is set."""
+
+    field: str
+    """Name of the field, in ``STUDY`` of the lab."""
+    check: Callable[[Any], None]
+    """Raises a ValueError if the section lacks something else that the part needs."""
+    module: str
+    """Its ``draw`` returns the table and figures by stem, of the results, their comparison and the
+    :data:`~cadmus.study.Models` to show; ``text`` returns Markdown, of the results, the table and the
+    directory of the files."""
+
+
+def study_parts(fields: Mapping[str, Any]) -> dict[str, tuple[str, StudyPart]]:
+    """Return the parts for which the fields of a section ``study`` ask: by stem, the lab and the part."""
+    parts = declared("STUDY_PARTS")
+    return {stem: (lab, part) for stem, (lab, part) in parts.items() if fields[part.field]}
+
+
 @functools.cache
 def declared(kind: str) -> dict[str, tuple[str, Any]]:
     """Return what all labs declare under a name: by its key, the lab and the value."""
@@ -70,11 +97,11 @@ def declared(kind: str) -> dict[str, tuple[str, Any]]:
 def module_of(kind: str, name: str, package: str) -> str:
     """Return the module of an experiment or objective, which is in a lab or in a package of the core."""
     of_labs = declared(kind)
-    return f"cadmus.labs.{of_labs[name][0]}.{name}" if name in of_labs else f"{package}.{name}"
+    return full_name(of_labs[name][0], name) if name in of_labs else f"{package}.{name}"
 
 
 def extended(*kinds: str) -> Callable[[type[S]], type[S]]:
-    """Return a class decorator that adds the sections that labs declare under these names."""
+    """Return a class decorator that adds the sections and fields that labs declare under these names."""
 
     def extend(section: type[S]) -> type[S]:
         fields: dict[str, Any] = {}
@@ -83,7 +110,8 @@ def extended(*kinds: str) -> Callable[[type[S]], type[S]]:
                 if name in section.model_fields:
                     place = FOLDER / lab / "settings.py"
                     raise InputError(f"{place}: {kind}: {name!r} is one of the core; rename it")
-                fields[name] = of_lab, of_lab()
+                is_field = isinstance(of_lab, FieldInfo)
+                fields[name] = (of_lab.annotation, of_lab) if is_field else (of_lab, of_lab())
         return create_model(
             section.__name__,
             __base__=section,

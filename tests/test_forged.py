@@ -18,14 +18,13 @@ from cadmus.columns import COUNT, FRACTION, NAME, Column, Table
 from cadmus.config import parse_config
 from cadmus.dataset.manifest import Described, read_manifest_as, read_split
 from cadmus.errors import InputError
-from cadmus.labs.interchange.score import read_features
 from cadmus.model.export import Trained, load_export, read_metadata_as, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.pages.dataset import dataset_card
 from cadmus.study.comparison import compare
 from cadmus.study.results import read as read_study
-from tests import forging
+from tests import forging, labs
 from tests.checkout import ROOT
 from tests.figures.test_figures import completions, results_of, written
 from tests.pages.conftest import VALUES
@@ -62,6 +61,10 @@ DRAWN = [
 ]
 
 
+OF_LABS = labs.samples("FORGED")
+"""Functions that write and read a file, by its name."""
+
+
 def read_model(directory: Path) -> object:
     read_metadata_as(Trained, directory / "model")
     return Cadmus.load(directory / "model").complete(["34+"], 8, samples=3, temperature=1.0)
@@ -83,7 +86,10 @@ ARTIFACTS = {
         30,
         lambda d: store.read_results(d / "metrics.jsonl", experiments.table("metrics")),
     ),
-    "features": Artifact("features.safetensors", 10, lambda d: read_features(d / "features.safetensors")),
+    **{
+        name: Artifact(name, 10, lambda d, name=name, read=read: read(d / name))  # type: ignore[misc]
+        for name, (_, read) in OF_LABS.items()
+    },
     **{name: Artifact(f"{name}.parquet", 8, draw(name)) for name in DRAWN},
 }
 
@@ -98,7 +104,8 @@ def valid(tmp_path_factory) -> Path:
     pipeline.dataset(RUN, place / "dataset")
     shutil.copy(ROOT / "docs/results/studies/mixer/study.parquet", place)
     store.write_lines(place / "metrics.jsonl", "metrics", results_of("metrics").to_dicts())
-    save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, place / "features.safetensors")
+    for name, (write, _) in OF_LABS.items():
+        write(place / name)
     for name in DRAWN:
         source = experiments.figures()[name].sources[0]
         written(place / f"{name}.parquet", results_of(source), experiments.table(source))

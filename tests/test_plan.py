@@ -40,8 +40,8 @@ DEVICE = {
     "usd_per_hour": 3,
     "source": "x",
 }
-STUDIES = [ROOT / f"config/studies/{name}.yaml" for name in ("scaling", "time", "random_orders")]
-"""With a law by FLOPs, with one by minutes, and with variants that are repeated."""
+STUDIES = [ROOT / f"config/studies/{name}.yaml" for name in ("scaling", "random_orders")]
+"""With a law, and with variants that are repeated."""
 
 
 def devices_file(directory, **devices):

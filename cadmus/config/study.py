@@ -5,9 +5,9 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
+from cadmus import plugins
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
 from cadmus.config.fields import (
-    Above0,
     Count,
     Distinct,
     Positive,
@@ -27,8 +27,6 @@ HELD_OUT_LOSS = "held_out_loss"
 """Metric of the experiment ``loss``, over all its programs."""
 LOSSES = (HELD_OUT_LOSS, *TRAINING_LOSSES)
 """Metrics that are losses in nats; all others are accuracies."""
-LAW_VARIANTS = 6
-"""A scaling law has five coefficients."""
 SHARED = "_shared"
 """Directory of what studies share; no run can have this name."""
 MOST_RUNS = 10_000
@@ -47,6 +45,7 @@ class Repeat(Section):
     """number of copies"""
 
 
+@plugins.extended("STUDY")
 class Study(Section):
     """A study: runs of this config with other values of some fields, compared over seeds.
 
@@ -68,15 +67,6 @@ class Study(Section):
     """experiments on each model"""
     compare: Distinct[str] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""
-    law_flops: list[Above0] = []
-    """FLOPs at which a scaling law, fitted to the loss by parameters and programs, gives the optimal size; no
-    law is fitted without any"""
-    law_minutes: list[Above0] = []
-    """minutes of training instead of FLOPs, on a machine with 1e12 FLOPs per second of matrix products"""
-
-    @property
-    def has_law(self) -> bool:
-        return bool(self.law_flops or self.law_minutes)
 
     @property
     def copied(self) -> dict[str, dict[str, Any]]:
@@ -99,15 +89,12 @@ class Study(Section):
         runs = variants * len(self.seeds)
         if runs > MOST_RUNS:
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
-        if self.has_law and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
-            needed = f"{LAW_VARIANTS} variants, got {variants}, and one of {', '.join(LOSSES)} in compare"
-            raise ValueError(f"{'law_flops' if self.law_flops else 'law_minutes'}: a law needs {needed}")
         if len(self.copied) < variants:
             raise ValueError("repeat: a copy has the name of another variant; rename one")
         if self.base is not None and self.base not in self.copied:
             raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.copied))}")
-        if self.law_flops and self.law_minutes:
-            raise ValueError("law_flops and law_minutes: a law has one kind of budget; remove one")
+        for _, part in plugins.study_parts(dict(self)).values():
+            part.check(self)
         return self
 
 

@@ -4,14 +4,16 @@
 written below the directory of a study comes from the one file of its results.
 """
 
+from collections.abc import Collection
+
 PAGE = "README.md"
 COMPARISON = "comparison.csv"
 FIGURE = "variants"
-LAW = "law"
+Models = dict[str, tuple[float, float]]
+"""FLOPs and parameters of models by name."""
 
 
-def files_of(law: bool) -> list[str]:
-    """Return the files that describe a study, with or without a scaling law."""
-    names = (FIGURE, LAW) if law else (FIGURE,)
-    drawn = [f"{name}{suffix}" for name in names for suffix in (".png", ".pdf")]
-    return [PAGE, COMPARISON, *([f"{LAW}.csv"] if law else []), *drawn]
+def files_of(parts: Collection[str]) -> list[str]:
+    """Return the files that describe a study with these parts of labs."""
+    drawn = [f"{name}{suffix}" for name in (FIGURE, *parts) for suffix in (".png", ".pdf")]
+    return [PAGE, COMPARISON, *(f"{name}.csv" for name in parts), *drawn]

@@ -1,55 +1,56 @@
 """The files of a study, written from its results alone; the page shows its question, figures and tables."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
 
+from cadmus import plugins
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES
 from cadmus.errors import naming
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.store import replacing_together
-from cadmus.study import COMPARISON, FIGURE, LAW, PAGE, files_of, forest, law
+from cadmus.study import COMPARISON, FIGURE, PAGE, Models, files_of, forest
 from cadmus.study.comparison import compare
 from cadmus.study.results import Results, read
 from cadmus.tables import code, counted, escape, markdown
 
 
-def write_all(results: Path, directory: Path, models: law.Models | None = None) -> list[Path]:
+def write_all(results: Path, directory: Path, models: Models | None = None) -> list[Path]:
     """Write the comparison, the figures and the page; return the files.
 
-    ``results`` is a file of :func:`cadmus.study.results.collect`. A scaling law, if the study has one, is
-    left out while runs are missing; ``models`` are points in its figure.
+    ``results`` is a file of :func:`cadmus.study.results.collect`. While runs are missing, the parts of labs
+    are left out; ``models`` are points in their figures.
     """
     study = read(results)
     compared = compare(study)
-    unit, budgets = law.budget_of(study)
-    has_law = bool(budgets) and not study.missing
     figures = {FIGURE: style.styled(forest.draw)(study, compared)}
-    optimal = None
-    if has_law:
+    tables = {}
+    for name in () if study.missing else plugins.study_parts(study.of_labs):
+        draw = style.styled(_module(name).draw)
         with naming(results):
-            runs = law.runs_of(study)
-        fitted = law.fit(runs)
-        laws = law.resampled(runs, fitted)
-        optimal = law.table(fitted, laws, budgets)
-        figures[LAW] = style.styled(law.draw)(runs, fitted, laws, unit, budgets, models or {})
-        if set(study.compare) - set(LOSSES):
-            figures[FIGURE] = style.styled(law.draw_accuracies)(runs, compared, unit)
+            tables[name], drawn = draw(study, compared, models or {})
+        figures |= drawn
     with replacing_together() as replaced:
         compared.write_csv(replaced(directory / COMPARISON))
-        if optimal is not None:
-            optimal.write_csv(replaced(directory / f"{LAW}.csv"))
+        for name, table in tables.items():
+            table.write_csv(replaced(directory / f"{name}.csv"))
         for name, figure in figures.items():
             style.save(figure, [replaced(directory / f"{name}{suffix}") for suffix in (".png", ".pdf")])
-        replaced(directory / PAGE).write_text(page(study, compared, optimal), encoding="utf-8")
-    return [directory / file for file in files_of(has_law)]
+        replaced(directory / PAGE).write_text(page(study, compared, tables), encoding="utf-8")
+    return [directory / file for file in files_of(tables)]
 
 
-def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -> str:
-    """Return the page; ``compared`` is the comparison and ``optimal`` the table of the law."""
+def _module(part: str) -> ModuleType:
+    lab, declared = plugins.declared("STUDY_PARTS")[part]
+    return plugins.module(lab, declared.module)
+
+
+def page(study: Results, compared: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> str:
+    """Return the page; ``compared`` is the comparison and ``tables`` are those of the parts of labs."""
     runs = study.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
     costs = runs.group_by("variant", maintain_order=True).agg(
         pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
@@ -66,7 +67,7 @@ def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -
             f"# {escape(study.question or study.name)}\n",
             f"Study {escape(study.name)}: {cost(study)}\n",
             *(["Missing runs:\n", "".join(missing)] if missing else []),
-            figures(study, optimal, "."),
+            figures(study, tables, "."),
             "## All numbers\n",
             _caption(study),
             table(compared, study.base, _accuracies(study)[0], study.compare),
@@ -78,15 +79,16 @@ def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -
     )
 
 
-def figures(study: Results, optimal: pl.DataFrame | None, files: str) -> str:
-    """Return the figures, which are in the directory ``files``, and the table of the law."""
+def figures(study: Results, tables: Mapping[str, pl.DataFrame], files: str) -> str:
+    """Return the figures, which are in the directory ``files``, and the parts of labs with ``tables``."""
     variants = f"![What each variant changes]({files}/{FIGURE}.png)\n"
-    if optimal is None:
+    if not tables:
         drawn = "Paired differences with 95% intervals; hollow points have 0 in theirs."
         if forest.has_means(study):
             drawn = "Means with 95% intervals."
         return f"{variants}\n*{drawn}*\n"
-    return "\n".join([f"![Scaling law]({files}/{LAW}.png)\n", _law_text(optimal, study, files), variants])
+    parts = (_module(name).text(study, table, files) for name, table in tables.items())
+    return "\n".join([*parts, variants])
 
 
 def cost(study: Results) -> str:
@@ -161,29 +163,3 @@ def _cell(row: dict[str, Any] | None, base: str) -> str:
         return text
     text += f" ± {max(scale * (high - low) / 2, 0.1**digits):.{digits}f}"
     return f"**{text}**" if not is_base and low * high > 0 else text
-
-
-def _law_text(optimal: pl.DataFrame, study: Results, files: str) -> str:
-    """Return the law as a formula, and a table of the optimal size for each budget."""
-    unit, budgets = law.budget_of(study)
-    rows = {name: interval for name, *interval in optimal.iter_rows()}
-    fits = {name: f"{value:.3g}" for name, (value, _, _) in rows.items()}
-    formula = "loss = {E} + {A} / N^{alpha} + {B} / D^{beta}".format_map(fits)
-
-    def cell(name: str, show: Callable[[float], str]) -> str:
-        return "{} [{}, {}]".format(*map(show, rows[name]))
-
-    def rounded(value: float) -> str:
-        return f"{float(f'{value:.2g}'):,.0f}"
-
-    shown = {"parameters": rounded, "programs": rounded, "loss": "{:.3f}".format}
-    by_budget = [
-        [f"{amount:.3g}", *(cell(f"{name} at {amount:.3g}", show) for name, show in shown.items())]
-        for amount in budgets
-    ]
-    return (
-        f"With N parameters and D programs, `{formula}`. For large budgets the optimal N grows as {unit} to "
-        f"the power of {cell('exponent', '{:.2f}'.format)} "
-        f"([all coefficients]({files}/{LAW}.csv)).\n\n"
-        + markdown([unit, "optimal parameters", "programs", "loss in nats"], by_budget)
-    )

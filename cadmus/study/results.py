@@ -2,15 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import polars as pl
-from pydantic import Field, Json, model_validator
+from pydantic import Field, Json
 
-from cadmus import experiments, store
+from cadmus import experiments, plugins, store
 from cadmus.columns import COUNT, LABEL, MEASURED, NAME, POSITIVE, POSITIVE_NUMBER, Table
 from cadmus.config import digest
-from cadmus.config.fields import Above0, Distinct, RunName
+from cadmus.config.fields import Distinct, RunName
 from cadmus.config.study import LOSSES, TRAINING_LOSSES, Run, StudyRuns
 from cadmus.errors import InputError, suggest
 from cadmus.model.flops import parameter_count
@@ -46,6 +46,7 @@ Missing = tuple[str, int, str]
 """Variant, seed and reason of a run without results: the stage that failed or did not start, and why."""
 
 
+@plugins.extended("STUDY")
 class Described(Record):
     """Fields of the section of a study (:class:`cadmus.config.study.Study`), and the missing runs."""
 
@@ -54,15 +55,6 @@ class Described(Record):
     question: str
     base: Label
     compare: Distinct[str]
-    law_flops: list[Above0]
-    # Earlier versions had FLOPs alone.
-    law_minutes: list[Above0] = Field([])
-
-    @model_validator(mode="after")
-    def _check(self) -> "Described":
-        if (self.law_flops or self.law_minutes) and not set(LOSSES) & set(self.compare):
-            raise ValueError("compare: a law needs a loss")
-        return self
 
 
 class _Metadata(Sealed):
@@ -81,8 +73,8 @@ class Results(NamedTuple):
     question: str
     base: str
     compare: list[str]
-    law_flops: list[float]
-    law_minutes: list[float] | tuple[()] = ()
+    of_labs: dict[str, Any]
+    """Fields of labs."""
 
 
 def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
@@ -97,7 +89,7 @@ def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
     if not finished:
         variant, seed, reason = missing[0]
         raise InputError(f"{study.name}: no run is finished; {variant}, seed {seed}: {reason}")
-    fields = study.study.model_dump(include={"question", "compare", "law_flops", "law_minutes"})
+    fields = study.study.model_dump(include={"question", "compare", *plugins.declared("STUDY")})
     described = {"name": study.name, "base": study.base, **fields, "missing": missing}
     store.write_parquet(output, "study", pl.concat(finished), {"study": json.dumps(described)})
     return missing
@@ -111,7 +103,9 @@ def read(path: Path) -> Results:
         # Some metrics are undefined for all templates of a run, such as `fits`.
         if metric not in metrics:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, metrics)}")
-    return Results(rows, metadata.cadmus.commit, **study.model_dump())
+    fields = study.model_dump()
+    of_labs = {name: fields.pop(name) for name in plugins.declared("STUDY")}
+    return Results(rows, metadata.cadmus.commit, **fields, of_labs=of_labs)
 
 
 def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
+from cadmus import plugins
 from cadmus.store import write_text
-from cadmus.study import COMPARISON, LAW, PAGE, files_of
-from cadmus.study.law import Models, budget_of
+from cadmus.study import COMPARISON, PAGE, Models, files_of
 from cadmus.study.page import cost, figures, write_all
 from cadmus.study.results import Results, read
 from cadmus.tables import escape
@@ -47,23 +47,22 @@ def publish(results: Path, root: Path) -> None:
     page = root / f"docs/findings/{study.name}.md"
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
     directory = root / "docs/results/studies" / study.name
-    has_law = bool(budget_of(study)[1])
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
-        write_all(results, drawn, {} if study.law_minutes else _published(root))
-        optimal = pl.read_csv(drawn / f"{LAW}.csv") if has_law else None
+        write_all(results, drawn, _published(root))
+        tables = {name: pl.read_csv(drawn / f"{name}.csv") for name in plugins.study_parts(study.of_labs)}
         files = f"../results/studies/{study.name}"
         origin = (
             f"[All numbers]({files}/{PAGE}), [comparison.csv]({files}/{COMPARISON}), "
             f"[study.parquet]({files}/{_FILE}); {cost(study)}\n\n"
             f"{_command(study, root)}\n"
         )
-        block = with_generated(page, f"{figures(study, optimal, files)}\n{origin}", text)
+        block = with_generated(page, f"{figures(study, tables, files)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)
         # The published results themselves may be drawn again.
         if results.resolve() != (directory / _FILE).resolve():
             shutil.copyfile(results, directory / _FILE)
-        for name in files_of(has_law):
+        for name in files_of(tables):
             if not name.endswith(".pdf"):
                 shutil.copyfile(drawn / name, directory / name)
     write_text(page, block)

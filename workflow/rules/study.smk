@@ -1,8 +1,10 @@
 # The results of all runs of a study in one file, and their comparison.
 
+from cadmus import plugins
 from cadmus.study import files_of
 
-STUDY_FILES = files_of(STUDY.study.has_law)
+PARTS = plugins.study_parts(dict(STUDY.study))
+STUDY_FILES = files_of(PARTS)
 
 
 localrules:
@@ -65,6 +67,6 @@ rule study_page:
         "../envs/cadmus.yaml"
     params:
         directory=subpath(input.results, parent=True),
-        code=code("cadmus.study.page"),
+        code=code("cadmus.study.page", *(plugins.full_name(lab, part.module) for lab, part in PARTS.values())),
     shell:
         "python -m cadmus study draw {input.results} --output {params.directory} > {log} 2>&1"

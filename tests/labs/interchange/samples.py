@@ -1,8 +1,13 @@
-"""Results of interchange, and what the command tells."""
+"""Results of interchange, what the command tells, and a file that is forged."""
+
+from pathlib import Path
 
 import polars as pl
+import torch
+from safetensors.torch import save_file
 
 from cadmus.labs.interchange.interchange import METHODS
+from cadmus.labs.interchange.score import read_features
 
 
 def interchange() -> pl.DataFrame:
@@ -20,6 +25,11 @@ def interchange() -> pl.DataFrame:
     return results.with_columns(low=low, high=high)
 
 
+def write_features(path: Path) -> None:
+    save_file({"layer.0": torch.eye(8), "layer.0.bias": torch.ones(8)}, path)
+
+
 RESULTS = {"interchange": interchange}
 COMMANDS = {"interchange": (7 * 2 * 3, 7, [*METHODS, "layer", "programs"])}
 SETTINGS = {"interchange": "{programs: 10}"}
+FORGED = {"features.safetensors": (write_features, read_features)}

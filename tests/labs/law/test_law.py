@@ -9,9 +9,9 @@ import pytest
 
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
-from cadmus.study import law
+from cadmus.labs.law import law
 from cadmus.study.page import write_all
-from cadmus.study.results import TABLE, Results, collect, read
+from cadmus.study.results import TABLE, collect, read
 from tests.checkout import ROOT
 from tests.study.exports import write_training
 
@@ -90,7 +90,7 @@ def test_a_line_of_equal_cost_has_its_accuracies():
         "variant", mean="loss", low="loss", high="loss", baseline=pl.lit(0.5)
     )
     compared = compared.with_columns(metric=pl.lit("solved"), template=pl.lit("equality"))
-    (axes,) = law.draw_accuracies(runs, compared, "FLOPs").axes[:1]
+    (axes,) = law.draw_accuracies(runs, compared).axes[:1]
     assert [len(line.get_xdata()) for line in axes.lines] == [4, 4, 4, 12]
 
 
@@ -129,16 +129,6 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
     collect(study, tmp_path, tmp_path / "study.parquet")
     assert read(tmp_path / "study.parquet").missing
     assert tmp_path / "sizes/law.csv" not in write_all(tmp_path / "study.parquet", tmp_path / "sizes")
-
-
-def test_a_law_by_minutes(tmp_path, monkeypatch):
-    monkeypatch.setattr(law, "RESAMPLES", 3)
-    runs = study_runs().with_columns(seconds=pl.col("cost") / 1e10, matmul_rate=pl.lit(5e11))
-    rows = runs.rename({"loss": "value", "cost": "flops"}).with_columns(metric=pl.lit("loss"))
-    options = {"missing": [], "name": "a", "question": "", "base": "b", "compare": ["loss"]}
-    found = Results(rows, "commit", **options, law_flops=[], law_minutes=[1.0])
-    assert law.budget_of(found) == ("minutes", [1.0])
-    assert law.runs_of(found)["cost"].to_numpy() == pytest.approx(runs["seconds"].to_numpy() / 120)
 
 
 def test_a_law_needs_a_loss(tmp_path):

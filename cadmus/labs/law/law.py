@@ -1,11 +1,9 @@
 """A scaling law fitted to the runs of a study: loss by parameters and programs, and the optimal size.
 
 The law is that of Hoffmann et al. (arXiv 2203.15556): with N parameters and D programs, the loss is
-E + A / N^alpha + B / D^beta. A program costs f + c N FLOPs, or minutes, with f and c fitted: part of the time
-of a small model does not depend on its size. The optimal N for a budget is the one whose loss is smallest.
-For large budgets it grows as the budget to the power of beta / (alpha + beta).
-
-Minutes are :data:`~cadmus.study.results.MINUTES`, so that machines compare.
+E + A / N^alpha + B / D^beta. A program costs f + c N FLOPs, with f and c fitted: part of the cost of a small
+model does not depend on its size. The optimal N for a budget is the one whose loss is smallest. For large
+budgets it grows as the budget to the power of beta / (alpha + beta).
 """
 
 import itertools
@@ -15,13 +13,15 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.config.study import LAW_VARIANTS, LOSSES
+from cadmus.config.study import LOSSES
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import mean_interval
 from cadmus.evaluate.questions import in_order
 from cadmus.evaluate.results import MODEL
 from cadmus.figures import panels, style
-from cadmus.study.results import MINUTES, Results
+from cadmus.labs.law.settings import VARIANTS
+from cadmus.study import Models
+from cadmus.study.results import Results
 from cadmus.tools import progress
 
 NAMES = ("E", "A", "alpha", "B", "beta")
@@ -31,8 +31,6 @@ LINE = 1.3
 _POSITIVE = np.array([True, True, False, True, False])
 _SIZES = np.geomspace(1e3, 1e12, 9_001)
 """Parameters among which the optimum is sought."""
-Models = dict[str, tuple[float, float]]
-"""Cost and parameters of models by name."""
 
 
 class Law(NamedTuple):
@@ -55,20 +53,13 @@ class Law(NamedTuple):
         return _SIZES[losses.argmin(axis=1)]
 
 
-def budget_of(results: Results) -> tuple[str, list[float]]:
-    """Return the unit of costs and the budgets for which a study asks; none if it fits no law."""
-    return ("minutes", results.law_minutes) if results.law_minutes else ("FLOPs", results.law_flops)
-
-
 def runs_of(results: Results) -> pl.DataFrame:
     """Return variant, seed, parameters, programs, cost and loss of each run, by the first loss compared."""
-    metric = next(name for name in results.compare if name in LOSSES)
+    metric = next((name for name in results.compare if name in LOSSES), None)
+    if metric is None:
+        raise InputError("study.compare: a law needs a loss")
     columns = ("variant", "seed", "parameters", "programs")
-    cost = MINUTES if results.law_minutes else pl.col("flops")
-    runs = results.rows.filter(metric=metric).select(*columns, cost=cost, loss="value")
-    for variant, seed in runs.filter(pl.col("cost").is_null()).select("variant", "seed").iter_rows():
-        problem = "no matmul_rate; train it with this version"
-        raise InputError(f"study.law_minutes: {variant}, seed {seed}: {problem}")
+    runs = results.rows.filter(metric=metric).select(*columns, cost="flops", loss="value")
     for variant, seed in runs.filter(pl.col("loss") <= 0).select("variant", "seed").iter_rows():
         raise InputError(f"{metric}: {variant}, seed {seed}: must be above 0 to fit a law")
     return runs
@@ -121,7 +112,7 @@ def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
     for _ in progress("law", range(RESAMPLES), unit="fit"):
         numbers: list[int] = []
         # Fewer variants than the law needs do not determine it: draw again.
-        while len(set(numbers)) < min(len(parts), LAW_VARIANTS):
+        while len(set(numbers)) < min(len(parts), VARIANTS):
             numbers = random.integers(len(parts), size=len(parts)).tolist()
         laws.append(fit(pl.concat([parts[number] for number in numbers]), law))
     return laws
@@ -153,9 +144,7 @@ def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
     return quantities
 
 
-def draw(
-    runs: pl.DataFrame, law: Law, laws: list[Law], unit: str, budgets: list[float], models: Models
-) -> Figure:
+def draw(runs: pl.DataFrame, law: Law, laws: list[Law], budgets: list[float], models: Models) -> Figure:
     """Draw the loss against the parameters on lines of equal cost, and the optimal size with ``models``."""
     figure = Figure(figsize=(style.PAGE, 2.6))
     left, right = figure.subplots(1, 2)
@@ -165,7 +154,7 @@ def draw(
     for line, amount, color, marker in _lines(runs):
         left.plot(sizes, law.loss(sizes, law.programs(sizes, amount)), color=color, lw=0.8)
         left.vlines(line["parameters"], line["low"], line["high"], color, lw=0.8)
-        left.plot(line["parameters"], line["loss"], marker, color=color, label=f"{amount:.2g} {unit}")
+        left.plot(line["parameters"], line["loss"], marker, color=color, label=f"{amount:.2g} FLOPs")
         measured.append(amount)
     optimum = law.optimal_parameters(np.array(measured))
     lowest = law.loss(optimum, law.programs(optimum, np.array(measured)))
@@ -177,15 +166,15 @@ def draw(
     low, high = np.quantile([other.optimal_parameters(amounts) for other in laws], [0.025, 0.975], axis=0)
     right.fill_between(amounts, low, high, color=style.GRAY, alpha=0.3, lw=0, label="95% interval")
     right.plot(amounts, law.optimal_parameters(amounts), color="k", label="optimal size")
-    right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label=f"measured {unit}")
+    right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label="measured FLOPs")
     for (name, place), marker in zip(models.items(), "Ds", strict=False):
         right.plot(*place, marker, color=style.ORANGE, ms=5, label=name)
-    right.set(xscale="log", yscale="log", xlabel=unit, ylabel="parameters")
+    right.set(xscale="log", yscale="log", xlabel="FLOPs", ylabel="parameters")
     right.legend(loc="lower right")
     return figure
 
 
-def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Figure:
+def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame) -> Figure:
     """Draw accuracies of ``compared`` against the parameters, a line per budget, with the best baseline."""
     accuracies = compared.filter(~pl.col("metric").is_in(LOSSES))
     rows = accuracies.filter(pl.col("metric") == pl.col("metric").first())
@@ -195,7 +184,7 @@ def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Fi
     best = rows.with_columns(policy=pl.lit("baseline"), metric=pl.lit("best"), accuracy="baseline")
     lines, parts = [], [best]
     for line, amount, color, marker in _lines(runs):
-        name = f"{amount:.2g} {unit}"
+        name = f"{amount:.2g} FLOPs"
         lines.append(panels.Line(True, name, name, color, marker))
         of_line = rows.filter(pl.col("variant").is_in(line["variant"]))
         parts.append(of_line.with_columns(policy=pl.lit(MODEL), metric=pl.lit(name)))
