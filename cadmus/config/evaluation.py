@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field
 from cadmus import plugins
 from cadmus.config.fields import (
     Above0,
-    Distinct,
     Positive,
     ProgramCount,
     Range,
@@ -134,36 +133,6 @@ class Probe(Settings):
         return self.train_programs + self.validation_programs + self.test_programs
 
 
-class Infilling(Settings):
-    """Holes in true programs."""
-
-    programs: ProgramCount = 500
-    """maximum number of programs per template"""
-    holes: Distinct[Annotated[Positive, Field(le=16)]] = [1, 2, 4, 8]
-    """instructions of a hole"""
-
-    @property
-    def metrics(self) -> Sequence[str]:  # type: ignore[override]
-        return [f"filled@{hole}" for hole in self.holes]
-
-
-class Unmasking(Settings):
-    """The order in which masked diffusion writes completions."""
-
-    programs: ProgramCount = 500
-    """maximum number of programs per template"""
-
-
-class Decoding(Section):
-    """Completions by a model with full attention."""
-
-    order: Literal["confidence", "margin", "random", "left"] = "confidence"
-    """token that is chosen next: the most likely one, the one with the largest margin to the second, any
-    one, or the leftmost one"""
-    tokens: Positive = 1
-    """tokens chosen at a time"""
-
-
 @plugins.extended("EVALUATE", "EXPERIMENTS")
 class Evaluate(Section):
     """Experiments with the trained model, each with a section of its own."""
@@ -172,8 +141,6 @@ class Evaluate(Section):
     """split whose programs are completed"""
     batch_size: Positive | None = None
     """programs completed at a time; when null, a number that suits the device"""
-    decoding: Decoding = Decoding()
-    """of masked diffusion"""
     completions: Completions = Completions()
     loss: Loss = Loss()
     pass_at_k: PassAtK = PassAtK()
@@ -181,8 +148,6 @@ class Evaluate(Section):
     curve: Curve = Curve()
     grid: Grid = Grid()
     probe: Probe = Probe()
-    infilling: Infilling = Infilling()
-    unmasking: Unmasking = Unmasking()
 
 
 EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings, Settings))

@@ -122,6 +122,7 @@ class Subject:
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""
+        from cadmus.model.decoding import decoder_of
         from cadmus.model.export import read_metadata
         from cadmus.model.inference import Cadmus
 
@@ -136,7 +137,7 @@ class Subject:
                     f"{ours}, so test programs may have been trained on; use the config of the model"
                 )
         model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
-        model.decoding = self.config.evaluate.decoding
+        model.decoder = decoder_of(model.sizes.attention, self.config)
         return model
 
     def dataset_directory(self) -> Path:

@@ -26,7 +26,7 @@ INITIAL_DEVIATION = 0.02
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
 """By the names that ``transformers`` has for them."""
 MASK_ID = isa.VOCABULARY_SIZE
-"""Token of masked diffusion, which no program contains."""
+"""Token of models with full attention, which no program contains."""
 PREVIOUS_GAP = 4.0
 """Score of the token that a previous-token head starts to attend to, less that of its neighbors."""
 SPARE = 16  # positions that a cache has to spare, because growing it copies it

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,13 +17,12 @@ import torch
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.config.evaluation import Decoding
 from cadmus.errors import InputError
-from cadmus.model import diffusion, find_model
+from cadmus.model import find_model
+from cadmus.model.decoding import Choose, Decoder, TokenSampler, decoder_of, greedy
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
-from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
-from cadmus.tools import generator
+from cadmus.programs import Programs
 
 if TYPE_CHECKING:
     from cadmus.model.induction import Induced
@@ -34,19 +33,12 @@ CACHE_BYTES = 8 * 2**30  # of a key-value cache, to which the default is reduced
 SHORT = 16
 """Programs of up to this length are completed together, longer ones with those of up to twice their length:
 a cache is as long as its longest row."""
-COMPACT_BELOW = 0.5  # of rows unfinished: compacting halves a batch, so all copies together are one cache
 FEW = 16  # programs that are not divided among threads
 Item = TypeVar("Item")
 Batch = Programs | Iterable[str]
-Choose = diffusion.Choose
 Layers = Iterator[tuple[slice, np.ndarray]]
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Tokens, positions and visible tokens, as :meth:`cadmus.model.gpt.GPT.residual_stream` takes them."""
-
-
-def greedy(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-    """Return the most likely instruction of each row."""
-    return logits.argmax(-1).cpu().numpy()
 
 
 class Cadmus:
@@ -57,7 +49,7 @@ class Cadmus:
 
     ``batch_size`` is the maximum number of programs in a batch, on which results do not depend; by default
     one that suits the device. ``max_length`` is that of instructions in a program of its dataset.
-    ``decoding`` is how a model of masked diffusion, one with full attention, completes programs.
+    ``decoder`` is how it completes programs, by default as its attention allows.
     """
 
     def __init__(
@@ -65,11 +57,11 @@ class Cadmus:
         model: GPT,
         batch_size: int | None = None,
         max_length: int | None = None,
-        decoding: Decoding | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
         self.model = model
         self.causal = model.sizes.attention == "causal"
-        self.decoding = decoding or Decoding()
+        self.decoder = decoder or decoder_of(model.sizes.attention)
         self.max_length = max_length or Dataset().max_length
         self.sizes = model.sizes
         self.device = next(model.parameters()).device
@@ -122,7 +114,7 @@ class Cadmus:
 
         def compute(rows: np.ndarray) -> None:
             batch = prompts.take(rows)
-            found = self.prompt_logits(batch) if self.causal else diffusion.single_logits(self, batch)
+            found = self.decoder.next_logits(self, batch)
             logits[rows] = found.cpu().numpy()
 
         self.in_batches(compute, prompts.lengths)
@@ -175,19 +167,7 @@ class Cadmus:
         next_token: Choose = choose or greedy
         if choose is None and temperature:
             next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
-        if not self.causal:
-            return diffusion.completed(self, prompts, limits, next_token, seed, first).programs()
-        room = (limits - prompts.lengths).max(initial=0)
-        # The tokens of each completion, its end included; -1 after them. 65 ids fit in a byte.
-        output = np.full((len(prompts), room + 1), -1, np.int8)
-
-        def compute(rows: np.ndarray) -> None:
-            self._complete_batch(prompts.take(rows), rows, limits[rows], next_token, output)
-
-        self.in_batches(compute, prompts.lengths)
-        ends = output == isa.END_ID
-        added = (output >= 0) & ~ends
-        return Programs(BYTE_OF_TOKEN[output[added]], offsets_of(added.sum(1))), ends.any(1)
+        return self.decoder.complete(self, prompts, limits, next_token, seed, first)
 
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
@@ -285,30 +265,13 @@ class Cadmus:
         visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
         return positions, visible
 
-    def _complete_batch(
-        self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: np.ndarray
-    ) -> None:
-        logits, cache = self.start(prompts)
-        tokens = choose(logits, rows)
-        lengths = prompts.lengths
-        live = np.ones(len(rows), np.bool_)
-        for step in count():
-            # A program of the maximum length may still end.
-            live &= (tokens == isa.END_ID) | (lengths < limits)
-            output[rows[live], step] = tokens[live]
-            live &= tokens != isa.END_ID
-            if live.mean() < COMPACT_BELOW:
-                rows, lengths, limits, tokens = rows[live], lengths[live], limits[live], tokens[live]
-                unfinished, live = live, live[live]
-                if not rows.size:
-                    return
-                cache.keep(torch.from_numpy(unfinished).to(self.device), int(lengths.max()))
-            positions = torch.from_numpy(lengths[:, None]).to(self.device)
-            visible = torch.arange(lengths.max() + 1, device=self.device) <= positions[:, :, None]
-            inputs = torch.from_numpy(tokens[:, None]).to(self.device)
-            x = last(self.model.residual_stream(inputs, positions, visible, cache))
-            tokens = choose(self.model.logits(x[:, 0]), rows)
-            lengths = lengths + live
+    def token_logits(self, tokens: np.ndarray, lengths: np.ndarray, cache: Cache) -> torch.Tensor:
+        """Return the logits after one more token of each program in the cache: (n, 65)."""
+        positions = torch.from_numpy(lengths[:, None]).to(self.device)
+        visible = torch.arange(lengths.max() + 1, device=self.device) <= positions[:, :, None]
+        inputs = torch.from_numpy(tokens[:, None]).to(self.device)
+        x = last(self.model.residual_stream(inputs, positions, visible, cache))
+        return self.model.logits(x[:, 0])
 
     def start(self, prompts: Programs) -> tuple[torch.Tensor, Cache]:
         """Return the logits after each prompt, (n, 65), and the cache; equal prompts are computed once.
@@ -334,52 +297,6 @@ class Cadmus:
             ends = torch.from_numpy(prompts.lengths[part] - 1).to(self.device)
             logits.append(self.model.logits(x[torch.arange(len(ends)), ends]))
         return torch.cat(logits)
-
-
-class TokenSampler:
-    """Samples the next instructions of ``n`` prompts for :meth:`Cadmus.complete`, with its options.
-
-    Samples depend on the seed, the index of the prompt, from ``first`` on, and its logits: not on the other
-    prompts, nor on the batches in which they are completed.
-    """
-
-    def __init__(self, n: int, temperature: float, seed: int, top_p: float = 1.0, first: int = 0) -> None:
-        self.temperature, self.seed, self.top_p, self.first = temperature, seed, top_p, first
-        self._steps = np.zeros(n, np.int64)
-        self._uniform: dict[int, np.ndarray] = {}
-
-    def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-        # Logits of at most 0 do not overflow when divided by a small temperature.
-        shifted = (logits - logits.max(-1, keepdim=True).values).cpu().double()
-        if not shifted.isfinite().all():
-            raise InputError("the logits of the model are not finite")
-        probabilities = (shifted / self.temperature).softmax(-1)
-        # Stable: equal probabilities in the order of ids, so that samples repeat.
-        probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
-        # The instruction that reaches top_p is still inside, so the nucleus is never empty.
-        nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
-        reached = nucleus.cumsum(-1)
-        uniform = torch.from_numpy(self._draw(rows))
-        places = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1)  # of the nucleus, not of 1
-        return order.gather(-1, places[:, None])[:, 0].numpy()
-
-    def _draw(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next uniform number of each row."""
-        uniform = np.empty(len(rows))
-        steps = self._steps[rows]
-        for step in np.unique(steps).tolist():
-            if step not in self._uniform:
-                # One stream per step, in the order of the prompts: later prompts do not change earlier ones.
-                # Two threads may both draw it, and draw the same.
-                stream = generator(self.seed, step)
-                if self.first:
-                    assert isinstance(stream.bit_generator, np.random.PCG64)
-                    stream.bit_generator.advance(self.first)
-                self._uniform[step] = stream.random(len(self._steps))
-            now = steps == step
-            uniform[now] = self._uniform[step][rows[now]]
-        self._steps[rows] += 1
-        return uniform
 
 
 def _parts(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> Iterator[slice]:

@@ -36,6 +36,8 @@ evaluate:
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularization: [1]}
 """
 CONFIG += "".join(f"  {name}: {settings}\n" for name, settings in labs.samples("SETTINGS").items())
+OF_LABS = labs.samples("ATTENTION")
+"""By a kind of attention, that of models of labs."""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +48,9 @@ def place(tmp_path_factory) -> Path:
     run = load_config(place / "config.yaml")
     torch.manual_seed(0)
     save_export(GPT(run.model), place / "model", {})
-    (place / "full.yaml").write_text(CONFIG.replace("layers: 1", "layers: 1, attention: full"))
-    save_export(GPT(load_config(place / "full.yaml").model), place / "full", {})
+    for kind in OF_LABS:
+        (place / f"{kind}.yaml").write_text(CONFIG.replace("layers: 1", f"layers: 1, attention: {kind}"))
+        save_export(GPT(load_config(place / f"{kind}.yaml").model), place / kind, {})
     for step in (1, 2):
         counts = {"steps": step, "programs": 64 * step, "tokens": 2 * 10**9 * step, "flops": 1e9 * step}
         noted = {"config": run.model_dump(), **counts}
@@ -59,13 +62,10 @@ def place(tmp_path_factory) -> Path:
 
 def options_of(place: Path, command: str, output: Path, **replaced: object) -> dict[str, object]:
     """Return the options of an experiment on the model and the dataset of a directory."""
-    full = experiments.get(command).attention == "full"
-    options: dict[str, object] = {
-        "config": place / ("full.yaml" if full else "config.yaml"),
-        "output": output,
-    }
-    model = place / ("full" if full else "model")
-    options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": model}
+    kind = experiments.get(command).attention
+    config, model = (f"{kind}.yaml", kind) if kind in OF_LABS else ("config.yaml", "model")
+    options: dict[str, object] = {"config": place / config, "output": output}
+    options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": place / model}
     if experiments.get(command).dataset:
         options["dataset"] = place / "dataset"
     return options | replaced
@@ -97,9 +97,6 @@ INDUCTION = ["ceiling", "voted", "greedy", "prior", "total variation", "ideal va
         ("curve", 2 * 3 * 4, 3, ["step 1", "step 2"]),
         ("grid", 9 + 8, 6, ["Programs", "Accuracy", "Best baseline"]),
         ("probe", 2 * 2 * 11, 2, ["x", "x control", "y", "y control"]),
-        # Templates, policies, holes; questions, none of them solved.
-        ("infilling", 2 * 2 * 4, 2, ["1", "2", "4", "8"]),
-        ("unmasking", 3, 3, ["data flow, unsolved", "left, unsolved"]),
         *((name, *told) for name, told in labs.samples("COMMANDS").items()),
     ],
 )
@@ -269,23 +266,3 @@ def test_features_are_scored_on_the_model(place, tmp_path) -> None:
     # The model is not trained and gets no prompt right.
     assert scores["readable"].is_null().all()
     assert len(told.stdout.splitlines()) == 1 + len(scores)
-
-
-@pytest.mark.parametrize(
-    ("command", "model", "needs"), [("probe", "full", "causal"), ("unmasking", "model", "full")]
-)
-def test_an_experiment_that_cannot_ask_a_model_says_so(place, tmp_path, command, model, needs) -> None:
-    used = {"model": place / model, "config": place / ("full.yaml" if model == "full" else "config.yaml")}
-    message = refusal(place, command, tmp_path / "a.parquet", **used)
-    found = "full" if needs == "causal" else "causal"
-    assert message.endswith(f"{place / model}: model.attention: is {found}; {command} needs {needs}")
-
-
-@pytest.mark.parametrize("command", ["completions", "loss", "pass_at_k", "induction", "grid", "infilling"])
-def test_masked_diffusion_is_asked_the_same(place, tmp_path, command) -> None:
-    full = {"model": place / "full", "config": place / "full.yaml"}
-    evaluate(place, command, tmp_path / "full.parquet", **full)
-    evaluate(place, command, tmp_path / "causal.parquet")
-    found, other = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("full", "causal"))
-    assert found.height == other.height
-    assert found.columns == other.columns

@@ -15,6 +15,7 @@ from cadmus.evaluate.grading import tasks_of
 from cadmus.experiments.external import External
 from cadmus.model.export import save_export
 from cadmus.programs import Programs
+from tests import labs
 from tests.model.models import ending_model
 
 CONFIG = """
@@ -30,7 +31,7 @@ evaluate:
   induction: {programs: 6, samples: 4, examples: 3}
   grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
 """
-EXPERIMENTS = ("completions", "pass_at_k", "induction", "grid", "infilling")
+EXPERIMENTS = ("completions", "pass_at_k", "induction", "grid", *labs.samples("FUNCTIONS"))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def rest(place):
     }
 
 
-@pytest.mark.parametrize("experiment", ["completions", "grid", "infilling"])
+@pytest.mark.parametrize("experiment", ["completions", "grid", *labs.samples("FUNCTIONS")])
 def test_a_function_that_asks_an_export_has_its_results(place, config, tmp_path, experiment):
     own, other = tmp_path / "own.parquet", tmp_path / "other.parquet"
     model = Cadmus.load(place / "model")
@@ -193,7 +194,7 @@ def test_bad_input_is_one_line(place, config, tmp_path, monkeypatch, arguments, 
         evaluate_model(**options | arguments)
 
 
-@pytest.mark.parametrize("experiment", ["loss", "curve", "probe", "interchange", "unmasking"])
+@pytest.mark.parametrize("experiment", ["loss", "curve", "probe"])
 def test_an_experiment_that_reads_more_says_so(place, experiment):
     message = f"{experiment}: needs .*, which no function gives; choose {', '.join(EXPERIMENTS)}$"
     with pytest.raises(InputError, match=message):

@@ -7,6 +7,7 @@ import pytest
 from cadmus import isa
 from cadmus.evaluate.results import loss_by
 from cadmus.experiments.loss import measure
+from cadmus.model.decoding import LeftToRight
 from cadmus.programs import Programs, Samples
 from tests.experiments.subjects import subject_of
 
@@ -14,7 +15,7 @@ from tests.experiments.subjects import subject_of
 class KnowsTheEnd:
     """After ``<`` the end has the probability 1/2, anywhere else every instruction has the same one."""
 
-    causal = True
+    decoder = LeftToRight()
 
     def log_probabilities(self, programs: Programs) -> list[np.ndarray]:
         found = []

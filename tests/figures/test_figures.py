@@ -172,30 +172,6 @@ def losses() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["template", "tokens", "loss", "floor"], orient="row")
 
 
-def infilling() -> pl.DataFrame:
-    """Return results of two questions, one without programs for the longest hole."""
-    rows = [
-        (question, policy, hole, 50 * tested, 40 // hole * tested)
-        for question in ("equality", "random")
-        for policy in ("model", "most frequent")
-        for hole in (1, 2, 4, 8)
-        for tested in [(question, hole) != ("random", 8)]
-    ]
-    names = ["question", "policy", "hole", "programs", "correct"]
-    return with_accuracy(pl.DataFrame(rows, schema=names, orient="row"))
-
-
-def unmasking() -> pl.DataFrame:
-    """Return results of two questions, one with few pairs."""
-    rows = [
-        ("equality", True, 9, 200, 20, 300, 90),
-        ("random", True, 9, 10, 5, 10, 5),
-        ("random", False, 1, 3, 1, 2, 1),
-    ]
-    names = ["question", "solved", "programs", "uses", "uses_after", "neighbors", "left_first"]
-    return pl.DataFrame(rows, schema=names, orient="row")
-
-
 RESULTS = {
     "grid": grid,
     "probe": probes,
@@ -204,8 +180,6 @@ RESULTS = {
     "loss": losses,
     "pass_at_k": samples,
     "induction": induction,
-    "infilling": infilling,
-    "unmasking": unmasking,
     "metrics": training,
     **labs.samples("RESULTS"),
 }

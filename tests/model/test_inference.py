@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cadmus import config, isa
 from cadmus.model import gpt, inference
+from cadmus.model.decoding import TokenSampler
 from cadmus.model.gpt import GPT
-from cadmus.model.inference import Cadmus, TokenSampler
+from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs, join
 from tests.model.models import (
     FLOAT_NOISE,

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from cadmus import isa
-from cadmus.model import inference
-from cadmus.model.inference import Cadmus, TokenSampler
+from cadmus.model import decoding
+from cadmus.model.decoding import TokenSampler
+from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from tests.model.models import ending_model, random_programs
 
@@ -87,7 +88,7 @@ def test_a_random_number_next_to_one_is_in_the_nucleus(monkeypatch):
         def random(self, size: int) -> np.ndarray:
             return np.full(size, np.nextafter(1.0, 0.0))
 
-    monkeypatch.setattr(inference, "generator", lambda *_: Highest())
+    monkeypatch.setattr(decoding, "generator", lambda *_: Highest())
     logits = torch.zeros(1, 65)
     logits[0, 7] = 20
     assert TokenSampler(1, 1.0, 0, top_p=0.9)(logits, np.array([0])).tolist() == [7]

@@ -18,6 +18,7 @@ from cadmus.model.gpt import GPT
 from cadmus.pages import model
 from cadmus.train.labels import CLASSES
 from cadmus.train.paths import find_checkpoints, find_snapshots
+from tests import labs
 from tests.train import worker
 from tests.train.runs import assert_same_model, go_back, losses, metrics, run_config, train, train_ranks
 from tests.train.test_state import NO_DIFFERENCE
@@ -33,15 +34,10 @@ SMALL = run_config()["model"]
         run_config(recipe="paper"),
         run_config(recipe="paper", precision="fp32", micro_batch_size=8),
         run_config(reinforcement={"fraction": 0.7, "questions": ["random"], "prompts": 4}),
-        run_config(
-            state_weight=1.0,
-            state_labels={"magnitude": 1.0, "second": 1.0, "difference": 1.0},
-            label_only={"fraction": 0.25},
-            interchange_training={"fraction": 1.0, "start": 0.2, "stop": 0.8},
-        ),
-        {**run_config(state_weight=1.0), "model": {**SMALL, "attention": "full"}},
+        run_config(state_weight=1.0, state_labels={"magnitude": 1.0, "second": 1.0, "difference": 1.0}),
+        *(config.merged(run_config(), changes) for changes in labs.samples("RUNS").values()),
     ],
-    ids=["muon", "adam", "adam-accumulated", "reinforcement", "interchange", "masked"],
+    ids=["muon", "adam", "adam-accumulated", "reinforcement", "states", *labs.samples("RUNS")],
 )
 def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
     assert train(tmp_path / "whole", values) == 0

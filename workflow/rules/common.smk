@@ -16,6 +16,7 @@ import cadmus
 from cadmus import experiments
 from cadmus.config import TEMPLATES, parse_config, read_changes, read_model, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended, is_same_config
+from cadmus.config.evaluation import Evaluate
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
@@ -76,8 +77,8 @@ SECTIONS = {
     "train": {"name": True, "seed": True, "dataset": True, "model": True, "train": True},
 }
 for name, experiment in EXPERIMENTS.items():
-    fields = (name, "batch_size", "decoding", *(("split",) if experiment.dataset else ()))
-    SECTIONS[name] = dict.fromkeys(("seed", "dataset", "model", "train"), True) | {"evaluate": set(fields)}
+    fields = set(Evaluate.model_fields) - set(EXPERIMENTS) - (set() if experiment.dataset else {"split"}) | {name}
+    SECTIONS[name] = dict.fromkeys(("seed", "dataset", "model", "train"), True) | {"evaluate": fields}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.

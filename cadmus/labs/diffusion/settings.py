@@ -1,8 +1,12 @@
 """The sections of the lab diffusion."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from cadmus.config.fields import Fraction, Section
+from pydantic import Field
+
+from cadmus.config.evaluation import Settings
+from cadmus.config.fields import Distinct, Fraction, Positive, ProgramCount, Section
 from cadmus.isa import VOCABULARY_SIZE
 
 
@@ -18,5 +22,38 @@ class MaskedDiffusion(Section):
             raise ValueError(f"dataset.max_length: {rule}, got {run.dataset.max_length}")
 
 
+class Infilling(Settings):
+    """Holes in true programs."""
+
+    programs: ProgramCount = 500
+    """maximum number of programs per template"""
+    holes: Distinct[Annotated[Positive, Field(le=16)]] = [1, 2, 4, 8]
+    """instructions of a hole"""
+
+    @property
+    def metrics(self) -> Sequence[str]:  # type: ignore[override]
+        return [f"filled@{hole}" for hole in self.holes]
+
+
+class Unmasking(Settings):
+    """The order in which masked diffusion writes completions."""
+
+    programs: ProgramCount = 500
+    """maximum number of programs per template"""
+
+
+class Decoding(Section):
+    """Completions by a model with full attention."""
+
+    order: Literal["confidence", "margin", "random", "left"] = "confidence"
+    """token that is chosen next: the most likely one, the one with the largest margin to the second, any
+    one, or the leftmost one"""
+    tokens: Positive = 1
+    """tokens chosen at a time"""
+
+
 TRAIN = {"masked_diffusion": MaskedDiffusion}
 OBJECTIVES = {"masked_diffusion": lambda run: run.model.attention == "full"}
+DECODERS = {"full": "decoding"}
+EVALUATE = {"decoding": Decoding}
+EXPERIMENTS = {"infilling": Infilling, "unmasking": Unmasking}

@@ -1,1 +1,40 @@
-"""Results of diffusion."""
+"""Runs and results of diffusion, and what the commands tell."""
+
+import polars as pl
+
+from cadmus.evaluate.results import with_accuracy
+
+
+def infilling() -> pl.DataFrame:
+    """Return results of two questions, one without programs for the longest hole."""
+    rows = [
+        (question, policy, hole, 50 * tested, 40 // hole * tested)
+        for question in ("equality", "random")
+        for policy in ("model", "most frequent")
+        for hole in (1, 2, 4, 8)
+        for tested in [(question, hole) != ("random", 8)]
+    ]
+    names = ["question", "policy", "hole", "programs", "correct"]
+    return with_accuracy(pl.DataFrame(rows, schema=names, orient="row"))
+
+
+def unmasking() -> pl.DataFrame:
+    """Return results of two questions, one with few pairs."""
+    rows = [
+        ("equality", True, 9, 200, 20, 300, 90),
+        ("random", True, 9, 10, 5, 10, 5),
+        ("random", False, 1, 3, 1, 2, 1),
+    ]
+    names = ["question", "solved", "programs", "uses", "uses_after", "neighbors", "left_first"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+RESULTS = {"infilling": infilling, "unmasking": unmasking}
+# Templates, policies, holes; questions, none of them solved.
+COMMANDS = {
+    "infilling": (2 * 2 * 4, 2, ["1", "2", "4", "8"]),
+    "unmasking": (3, 3, ["data flow, unsolved", "left, unsolved"]),
+}
+ATTENTION = {"full": "masked_diffusion"}
+RUNS = {"masked": {"train": {"state_weight": 1.0}, "model": {"attention": "full"}}}
+FUNCTIONS = {"infilling": "filled"}

@@ -1,4 +1,4 @@
-"""Bad settings of numbers, by the message."""
+"""Runs and bad settings of numbers."""
 
 REFUSED = {
     "must be less than 1, got 1": ("train.label_only.fraction", 1),
@@ -22,4 +22,14 @@ REFUSED = {
         "train.interchange_training",
         {"start": 0.5, "stop": 0.5},
     ),
+}
+RUNS = {
+    "interchange": {
+        "train": {
+            "state_weight": 1.0,
+            "state_labels": {"magnitude": 1.0, "second": 1.0, "difference": 1.0},
+            "label_only": {"fraction": 0.25},
+            "interchange_training": {"fraction": 1.0, "start": 0.2, "stop": 0.8},
+        }
+    }
 }

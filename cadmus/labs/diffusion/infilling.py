@@ -8,6 +8,7 @@ import polars as pl
 from cadmus.columns import COUNT, NAME, POSITIVE, one_of
 from cadmus.evaluate.results import at, measured, with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
+from cadmus.labs.diffusion.settings import Infilling
 from cadmus.programs import Programs, join
 from cadmus.tools import generator, progress
 
@@ -25,12 +26,13 @@ def measure(subject: Subject) -> pl.DataFrame:
     causal model fills it without what follows. The best possible accuracy is 100%.
     """
     from cadmus.dataset.manifest import read_split
-    from cadmus.model.diffusion import infilled
+    from cadmus.labs.diffusion.decoding import infilled
     from cadmus.model.verifying import drops
     from cadmus.vm.compiled import same_outputs
 
     config, model, tests = subject.config, subject.model(), subject.test_programs()
-    settings, training = config.evaluate.infilling, read_split(subject.dataset_directory(), "train")
+    settings = Infilling.below(config.evaluate)
+    training = read_split(subject.dataset_directory(), "train")
     templates, of_training = np.asarray(tests.template), np.asarray(training.template)
     rows = []
     for template in progress("infilling", list(dict.fromkeys(templates.tolist()))):
@@ -90,10 +92,11 @@ EXPERIMENT = Experiment(
     figures=(
         Figure(
             "infilling",
-            "Holes in true programs, by their number of instructions: how often the program with the filled "
-            "hole leaves the same outputs. A causal model does not see what follows a hole; the baseline "
-            "fills it with what is most often between its neighbors in training programs. Bands: 95% "
-            "intervals.",
+            module="cadmus.labs.diffusion.infilling_figure",
+            caption="Holes in true programs, by their number of instructions: how often the program with "
+            "the filled hole leaves the same outputs. A causal model does not see what follows a hole; the "
+            "baseline fills it with what is most often between its neighbors in training programs. Bands: "
+            "95% intervals.",
         ),
     ),
 )

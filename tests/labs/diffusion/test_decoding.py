@@ -5,18 +5,12 @@ import pytest
 import torch
 
 from cadmus import isa
-from cadmus.config.evaluation import Decoding
 from cadmus.errors import InputError
-from cadmus.model.diffusion import (
-    Order,
-    canvases_of,
-    completed,
-    fill,
-    infilled,
-    log_likelihoods,
-)
+from cadmus.labs.diffusion.decoding import Order, Unmasking, canvases_of, fill, infilled
+from cadmus.labs.diffusion.settings import Decoding
+from cadmus.model.decoding import greedy
 from cadmus.model.gpt import MASK_ID
-from cadmus.model.inference import Cadmus, greedy
+from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs
 
@@ -52,9 +46,9 @@ def logits_of(model, prompt: str, canvas: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_each_step_replaces_the_masks_that_come_first(model, order):
-    cadmus = Cadmus(model, decoding=Decoding(order=order, tokens=2))
+    decoder = Unmasking(Decoding(order=order, tokens=2))
     prompts = Programs.from_strings(["34+7", "62*4+5", "1"])
-    filled = completed(cadmus, prompts, np.array([12, 9, 20]), greedy, seed=3)
+    filled = decoder.filled(Cadmus(model), prompts, np.array([12, 9, 20]), greedy, seed=3)
     for row, prompt in enumerate(prompts.to_strings()):
         length = int((filled.tokens_RC[row] >= 0).sum())
         assert length <= [8, 3, 19][row]
@@ -77,31 +71,31 @@ def test_each_step_replaces_the_masks_that_come_first(model, order):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_samples_depend_on_the_seed_and_their_own_prompt_alone(model, order):
-    decoding = Decoding(order=order)
+    decoder = Unmasking(Decoding(order=order))
     prompts = random_programs(40, 2, 20)
     options = {"max_length": 30, "temperature": 1.0, "seed": 4}
-    whole, ended = Cadmus(model, decoding=decoding).complete(prompts, **options)
+    whole, ended = Cadmus(model, decoder=decoder).complete(prompts, **options)
     assert ended.all()
     assert (prompts.lengths + whole.lengths <= 30).all()
-    few, _ = Cadmus(model, batch_size=7, decoding=decoding).complete(prompts.take(np.arange(15)), **options)
+    few, _ = Cadmus(model, batch_size=7, decoder=decoder).complete(prompts.take(np.arange(15)), **options)
     assert few.to_strings() == whole.to_strings()[:15]
-    later, _ = Cadmus(model, decoding=decoding).complete(prompts.take(np.arange(5, 15)), **options, first=5)
+    later, _ = Cadmus(model, decoder=decoder).complete(prompts.take(np.arange(5, 15)), **options, first=5)
     assert later.to_strings() == whole.to_strings()[5:15]
-    other, _ = Cadmus(model, decoding=decoding).complete(prompts, 30, temperature=1.0, seed=5)
+    other, _ = Cadmus(model, decoder=decoder).complete(prompts, 30, temperature=1.0, seed=5)
     assert other.to_strings() != whole.to_strings()
 
 
 def test_likelihoods_are_those_of_sampling(model):
     """All completions of a prompt, of at most one token, have the probability that is left for them."""
-    cadmus = Cadmus(model, decoding=Decoding(order="left"))
+    cadmus = Cadmus(model, decoder=Unmasking(Decoding(order="left")))
     symbols = [row.symbol for row in isa.INSTRUCTIONS]
     programs = Programs.from_strings(["34", *("34" + symbol for symbol in symbols)])
-    found = log_likelihoods(cadmus, programs, np.full(len(programs), 2))
+    found = cadmus.decoder.log_likelihoods(cadmus, programs, np.full(len(programs), 2))
     lengths = cadmus.prompt_logits(Programs.from_strings(["34"])).log_softmax(-1)[0].detach()
     assert found[0] == pytest.approx(lengths[0].item(), abs=FLOAT_NOISE)
     assert np.logaddexp.reduce(found[1:]) == pytest.approx(lengths[1].item(), abs=FLOAT_NOISE)
     # Two tokens, from the left: the second one given the first.
-    (pair,) = log_likelihoods(cadmus, Programs.from_strings(["34+7"]), np.array([2]))
+    (pair,) = cadmus.decoder.log_likelihoods(cadmus, Programs.from_strings(["34+7"]), np.array([2]))
     plus, seven = isa.TOKEN_ID["+"], isa.TOKEN_ID["7"]
     first = logits_of(model, "34", [MASK_ID, MASK_ID])[0].log_softmax(-1)[plus]
     second = logits_of(model, "34", [plus, MASK_ID])[1].log_softmax(-1)[seven]
@@ -110,7 +104,7 @@ def test_likelihoods_are_those_of_sampling(model):
 
 def test_holes_are_filled_from_both_sides(model):
     programs = Programs.from_strings(["34+7=12+", "62*4+54*4-<"])
-    cadmus = Cadmus(model, decoding=Decoding(order="left"))
+    cadmus = Cadmus(model, decoder=Unmasking(Decoding(order="left")))
     starts = np.array([2, 3])
     texts = infilled(cadmus, programs, starts, 2).to_strings()
     for text, program, start in zip(texts, programs.to_strings(), starts.tolist(), strict=True):

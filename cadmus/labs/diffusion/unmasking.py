@@ -6,6 +6,7 @@ import polars as pl
 from cadmus.columns import COUNT, FLAG, NAME
 from cadmus.experiments.completions import ask
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
+from cadmus.labs.diffusion.settings import Unmasking
 from cadmus.tools import progress
 
 
@@ -17,16 +18,16 @@ def measure(subject: Subject) -> pl.DataFrame:
     to right.
     """
     from cadmus.evaluate.criteria import Completed
-    from cadmus.model.diffusion import completed
-    from cadmus.model.inference import greedy
-    from cadmus.vm.dataflow import dependencies
+    from cadmus.labs.diffusion.dataflow import dependencies
+    from cadmus.model.decoding import greedy
 
     config, model = subject.config, subject.model()
     rows = []
-    for task in progress("unmasking", ask(subject, config.evaluate.unmasking.programs)):
+    for task in progress("unmasking", ask(subject, Unmasking.below(config.evaluate).programs)):
         limits = np.full(len(task.programs), config.dataset.max_length)
-        filled = completed(model, task.prompts, limits, greedy, config.seed)
-        done = Completed(task.programs, task.prompt_length, *filled.programs(), config.dataset)
+        filled = model.decoder.filled(model, task.prompts, limits, greedy, config.seed)
+        written, ended = filled.programs()
+        done = Completed(task.programs, task.prompt_length, written, ended, config.dataset)
         solved = task.question.solves(done)
         for text, start, steps, right in zip(
             done.full.to_strings(), task.prompt_length.tolist(), filled.steps_RC, solved.tolist(), strict=True
@@ -81,9 +82,10 @@ EXPERIMENT = Experiment(
     figures=(
         Figure(
             "unmasking",
-            "The order in which masked diffusion writes solved completions: how often an instruction is "
-            "chosen after another one whose value it takes from the stack, and how often after its left "
-            "neighbor.",
+            module="cadmus.labs.diffusion.unmasking_figure",
+            caption="The order in which masked diffusion writes solved completions: how often an "
+            "instruction is chosen after another one whose value it takes from the stack, and how often "
+            "after its left neighbor.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Sampling from a model of masked diffusion, and its exact likelihoods.
+"""The decoder of masked diffusion: completions, holes that it fills, and exact likelihoods.
 
 A canvas follows the prompt: masks, as many as the completion shall have tokens, which the last token of the
 prompt predicts. Each step replaces some of them (:class:`Order`), until none is left; for infilling, the
@@ -12,25 +12,27 @@ Shape suffixes: R rows, C tokens of the longest canvas, V vocabulary.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cadmus import isa
-from cadmus.config.evaluation import Decoding
+from cadmus.labs.diffusion.settings import Decoding
+from cadmus.model.decoding import Choose, Completions
 from cadmus.model.gpt import MASK_ID, Cache, last
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
+
+if TYPE_CHECKING:
+    from cadmus.config import Config
+    from cadmus.model.inference import Cadmus
 
 NOTHING = -1
 """Token after the end of a canvas."""
 IMPOSSIBLE = -1e9
 """Logit of a completion that would be too long."""
-Choose = Callable[[Tensor, np.ndarray], np.ndarray]
-"""Maps logits, shape (n, V), and the indices of their prompts, int64 of shape (n,), to the next token ids,
-int64 of shape (n,)."""
 Fill = Callable[[Tensor, np.ndarray, np.ndarray], np.ndarray]
 """Maps logits (n, V), their rows and their places on the canvas, both int64 of shape (n,), to tokens, also
 int64 of shape (n,)."""
@@ -76,22 +78,78 @@ class Filled(NamedTuple):
         return programs, np.ones(len(programs), np.bool_)
 
 
-@torch.inference_mode()
-def completed(
-    model: Any, prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int = 0
-) -> Filled:
-    """Complete prompts, with options as for :meth:`cadmus.model.inference.Cadmus.complete`."""
-    lengths = np.empty(len(prompts), np.int64)
+class Unmasking:
+    """A decoder that replaces masks on a canvas after the prompt."""
 
-    def predict(rows: np.ndarray) -> None:
-        logits = model.prompt_logits(prompts.take(rows))
-        longest = torch.from_numpy(limits[rows] - prompts.lengths[rows])[:, None].to(logits.device)
-        too_long = torch.arange(isa.VOCABULARY_SIZE, device=logits.device) > longest
-        lengths[rows] = choose(logits.masked_fill(too_long, IMPOSSIBLE), rows)
+    def __init__(self, settings: Decoding) -> None:
+        self.settings = settings
 
-    model.in_batches(predict, prompts.lengths)
-    order = Order(model.decoding, len(prompts), seed, first)
-    return fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows), order)
+    def complete(
+        self, model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
+    ) -> Completions:
+        return self.filled(model, prompts, limits, choose, seed, first).programs()
+
+    @torch.inference_mode()
+    def filled(
+        self,
+        model: "Cadmus",
+        prompts: Programs,
+        limits: np.ndarray,
+        choose: Choose,
+        seed: int = 0,
+        first: int = 0,
+    ) -> Filled:
+        """Return the canvases of completions, with the step of each token."""
+        lengths = np.empty(len(prompts), np.int64)
+
+        def predict(rows: np.ndarray) -> None:
+            logits = model.prompt_logits(prompts.take(rows))
+            longest = torch.from_numpy(limits[rows] - prompts.lengths[rows])[:, None].to(logits.device)
+            too_long = torch.arange(isa.VOCABULARY_SIZE, device=logits.device) > longest
+            lengths[rows] = choose(logits.masked_fill(too_long, IMPOSSIBLE), rows)
+
+        model.in_batches(predict, prompts.lengths)
+        order = Order(self.settings, len(prompts), seed, first)
+        return fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows), order)
+
+    def next_logits(self, model: "Cadmus", prompts: Programs) -> Tensor:
+        """Return the logits of completions of one token."""
+        _, cache = model.start(prompts)
+        ones = np.ones(len(prompts), np.int64)
+        return canvas_logits(model, canvases_of(ones), prompts.lengths, ones, cache)[:, 0]
+
+    @torch.inference_mode()
+    def log_likelihoods(
+        self, model: "Cadmus", programs: Programs, prompt_length: np.ndarray, bar: bool = False
+    ) -> np.ndarray:
+        """Return the log-probabilities that sampling gives the completions of programs.
+
+        They are exact: of the length, and of each token when its turn comes, from the left to the right.
+        Other orders give other ones.
+        """
+        prompts, completions = programs.prefixes(prompt_length), programs.suffixes(prompt_length)
+        truth_RC, total = completions.to_tokens(), np.zeros(len(programs))
+
+        def add(logits: Tensor, rows: np.ndarray, tokens: np.ndarray) -> None:
+            log_probabilities = logits.double().log_softmax(-1)[np.arange(len(rows)), tokens]
+            total[rows] += log_probabilities.numpy()
+
+        def predict(rows: np.ndarray) -> None:
+            add(model.prompt_logits(prompts.take(rows)).cpu(), rows, completions.lengths[rows])
+
+        def restore(logits: Tensor, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+            add(logits, rows, truth_RC[rows, places])
+            return truth_RC[rows, places]
+
+        model.in_batches(predict, prompts.lengths)
+        left = Order(Decoding(order="left"), len(programs))
+        fill(model, prompts, canvases_of(completions.lengths), restore, left)
+        return total
+
+
+def decoder(run: "Config | None") -> Unmasking:
+    """Return the decoder of a run, or that of the defaults."""
+    return Unmasking(Decoding.below(run.evaluate) if run else Decoding())
 
 
 def canvases_of(lengths: np.ndarray) -> np.ndarray:
@@ -101,7 +159,7 @@ def canvases_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def fill(
-    model: Any,
+    model: "Cadmus",
     prompts: Programs,
     canvases_RC: np.ndarray,
     choose: Fill,
@@ -137,7 +195,7 @@ def fill(
 
 
 def canvas_logits(
-    model: Any, canvas_RC: np.ndarray, prompt_lengths: np.ndarray, lengths: np.ndarray, cache: Cache
+    model: "Cadmus", canvas_RC: np.ndarray, prompt_lengths: np.ndarray, lengths: np.ndarray, cache: Cache
 ) -> Tensor:
     """Return the logits of each token of canvases after prompts in the cache, (R, C, V), on the CPU."""
     start_R1, end_R1 = (
@@ -152,7 +210,7 @@ def canvas_logits(
 
 
 @torch.inference_mode()
-def infilled(model: Any, programs: Programs, starts: np.ndarray, hole: int) -> Programs:
+def infilled(model: "Cadmus", programs: Programs, starts: np.ndarray, hole: int) -> Programs:
     """Return what a model writes into holes of some instructions at ``starts``, int64 of shape (n,).
 
     A causal model does not see what follows, and may end before the hole is full.
@@ -164,40 +222,7 @@ def infilled(model: Any, programs: Programs, starts: np.ndarray, hole: int) -> P
     inside = np.arange(rest.shape[1]) < (programs.lengths - starts)[:, None]
     canvases_RC = np.where(inside, rest, NOTHING)
     canvases_RC[:, :hole] = MASK_ID
-    order = Order(model.decoding, len(programs))
+    assert isinstance(model.decoder, Unmasking)
+    order = Order(model.decoder.settings, len(programs))
     filled = fill(model, prompts, canvases_RC, lambda logits, *_: logits.argmax(-1).numpy(), order)
     return filled._replace(tokens_RC=filled.tokens_RC[:, :hole]).programs()[0]
-
-
-def single_logits(model: Any, prompts: Programs) -> Tensor:
-    """Return the logits of completions of one token: (n, V). The prompts are in order of length."""
-    _, cache = model.start(prompts)
-    ones = np.ones(len(prompts), np.int64)
-    return canvas_logits(model, canvases_of(ones), prompts.lengths, ones, cache)[:, 0]
-
-
-@torch.inference_mode()
-def log_likelihoods(model: Any, programs: Programs, prompt_lengths: np.ndarray) -> np.ndarray:
-    """Return the log-probabilities that sampling gives the completions of programs: float64, shape (n,).
-
-    They are exact: of the length, and of each token when its turn comes, from the left to the right. Other
-    orders give other ones.
-    """
-    prompts, completions = programs.prefixes(prompt_lengths), programs.suffixes(prompt_lengths)
-    truth_RC, total = completions.to_tokens(), np.zeros(len(programs))
-
-    def add(logits: Tensor, rows: np.ndarray, tokens: np.ndarray) -> None:
-        log_probabilities = logits.double().log_softmax(-1)[np.arange(len(rows)), tokens]
-        total[rows] += log_probabilities.numpy()
-
-    def predict(rows: np.ndarray) -> None:
-        add(model.prompt_logits(prompts.take(rows)).cpu(), rows, completions.lengths[rows])
-
-    def restore(logits: Tensor, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        add(logits, rows, truth_RC[rows, places])
-        return truth_RC[rows, places]
-
-    model.in_batches(predict, prompts.lengths)
-    left = Order(Decoding(order="left"), len(programs))
-    fill(model, prompts, canvases_of(completions.lengths), restore, left)
-    return total
