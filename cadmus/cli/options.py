@@ -23,8 +23,7 @@ class _ConfigFile(click.Path):
         # pydantic takes longer to import than all that help and errors need.
         from cadmus.config import find_config
 
-        is_name = not Path(value).suffix and not Path(value).exists()
-        return super().convert(find_config(str(value)) if is_name else value, param, ctx)
+        return super().convert(find_config(value), param, ctx)
 
 
 class _ModelDirectory(click.Path):

@@ -115,7 +115,7 @@ def train(
     if "RANK" not in os.environ:
         pipeline.check_training(run, dataset, paths)
         nodes = ranks.slurm_nodes()
-        count = ranks.count_ranks(run.train, nodes)
+        count = ranks.count_ranks(run.train, nodes, echo)
         if nodes or count > 1:
             ranks.check_devices(count // (nodes.size if nodes else 1))
             command = [sys.executable, "-m", "cadmus", *sys.argv[1:]]

@@ -75,8 +75,12 @@ def what_counts(section: Section, always: Collection[str] = ()) -> dict[str, Any
 
 
 def whole_number(value: Any) -> Any:
-    """Convert text: Snakemake's ``--config section={key: 20}`` passes ``"20"``."""
-    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
+    """Convert another form: ``2e3``, which YAML reads as text, or ``"20"`` of Snakemake's ``--config``."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    number = _number(value)
+    is_exact = isinstance(number, float) and number.is_integer() and abs(number) < 2**53
+    return int(number) if is_exact else value
 
 
 def _number(value: Any) -> Any:

@@ -6,9 +6,11 @@ An error is `FILE: FIELD: problem; fix`. ``python -m dev.docs config`` writes th
 
 import hashlib
 import json
+import os
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -120,17 +122,30 @@ def digest(value: Any) -> str:
 
 def load_config(path: Path | str, changes: dict[str, Any] | None = None) -> Config:
     """Read a config, a file or the name of a shipped one; ``changes`` are as for :func:`changed`."""
-    if not Path(path).suffix and not Path(path).exists():
-        path = find_config(str(path))
+    path = find_config(path)
     values = read_values(path, changes)
     if isinstance(values, dict) and "study" in values:
         raise InputError(f"{path}: study: describes several runs; `cadmus study runs {path}` lists them")
-    return parse_config(values, str(path))
+    with blaming_changes(path, changes):
+        return parse_config(values, str(path))
 
 
 def read_values(path: Path | str, changes: dict[str, Any] | None = None) -> Any:
     """Return the values of a config file and those that it extends, without defaults."""
     return changed(extended(read_yaml(path), Path(path)), changes or {})
+
+
+@contextmanager
+def blaming_changes(path: Path | str, changes: dict[str, Any] | None) -> Iterator[None]:
+    """Name ``--set``, not the file, in an error about a field that ``changes`` has."""
+    try:
+        yield
+    except InputError as error:
+        problem = str(error).removeprefix(f"{path}: ")
+        field = problem.partition(":")[0]
+        if any(f"{field}.".startswith(f"{name}.") or name.startswith(f"{field}.") for name in changes or ()):
+            raise InputError(f"--set {problem}") from None
+        raise
 
 
 def parse_config(values: Any, source: str) -> Config:
@@ -195,18 +210,16 @@ def _without_removed(values: Any, source: str, place: str = "") -> Any:
     return kept
 
 
-def find_config(name: str) -> Path:
-    """Return the file of a shipped config, such as ``quick``."""
+def find_config(config: Path | str, folder: Path | None = None) -> Path:
+    """Return the file of a config: a path, relative to ``folder``, or the name of a shipped one."""
+    name, path = str(config), Path(folder or "", config)
+    # A directory may have the name of a config, such as that of its results.
+    if path.suffix or (os.path.exists(path) and not os.path.isdir(path)):
+        return path
     names = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
     if name not in names:
         raise InputError(f"no config {reprlib.repr(name)}; {suggest(name, names)}")
     return CONFIGS / f"{name}.yaml"
-
-
-def find_named(name: str, folder: Path) -> Path:
-    """Return the config that a file in ``folder`` names: a shipped one, or a path relative to it."""
-    is_path = Path(name).suffix in (".yaml", ".yml")
-    return folder / name if is_path else find_config(name)
 
 
 def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
@@ -222,7 +235,7 @@ def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
     if not isinstance(name, str):
         raise InputError(f"{path}: {EXTENDS}: must be the name or the path of a config, got {name!r}")
     with naming(f"{path}: {EXTENDS}"):
-        base = find_named(name, path.parent)
+        base = find_config(name, path.parent)
         base_values = read_yaml(base)
     above = (*above, path.resolve())
     if base.resolve() in above:

@@ -16,7 +16,16 @@ from cadmus.config.fields import (
     known,
     what_counts,
 )
-from cadmus.config.loading import Config, changed, digest, merged, parse_config, read_values, validate
+from cadmus.config.loading import (
+    Config,
+    blaming_changes,
+    changed,
+    digest,
+    merged,
+    parse_config,
+    read_values,
+    validate,
+)
 from cadmus.errors import InputError, suggest
 
 STUDY = "study"
@@ -134,7 +143,8 @@ def load_study(path: Path | str, changes: dict[str, Any] | None = None) -> Study
     values = read_values(path, changes)
     if not isinstance(values, dict) or STUDY not in values:
         raise InputError(f"{path}: {STUDY}: is missing; a study needs variants")
-    return parse_study(values, str(path))
+    with blaming_changes(path, changes):
+        return parse_study(values, str(path))
 
 
 def parse_study(values: dict[str, Any], source: str) -> StudyRuns:

@@ -39,9 +39,11 @@ UNREADABLE = "no readable answer"
 EXAMPLES = ("34+7=", "52-4<", "93/2>")
 """True programs, one per comparator, that show the form of an answer and the order of operands."""
 
+_LABEL = "(?:the )?(?:final )?answer(?: is)?"
 FORMS = tuple(
     re.compile(pattern, re.DOTALL | re.IGNORECASE)
     for pattern in (
+        rf"(?:\*\*{_LABEL}:\*\*|\*\*{_LABEL}\*\*:?|{_LABEL}(?::|\s))(.+)",
         r"```(?:\w*\n)?(.+)```",
         r"(`|\*\*|__|\*|_|\"|')(.+)\1",
         r"\\boxed\{(.+)\}",
@@ -50,7 +52,6 @@ FORMS = tuple(
         r"\$(.+)\$",
         r"\\\((.+)\\\)",
         r"\\\[(.+)\\\]",
-        r"(?:\*\*)?(?:the )?(?:final )?answer(?: is)?(?:\*\*)?:?(?:\*\*)?\s+(.+)",
     )
 )
 """Forms in which language models write an answer; the last group is the answer."""

@@ -19,7 +19,7 @@ ACCURACY = {"accuracy": FRACTION.or_null(), "low": FRACTION.or_null(), "high": F
 """Columns of an accuracy and its 95% interval; null without a program."""
 TOKENS = 11
 """Tokens of a comparison: two expressions of five and the comparator."""
-TOKEN = Column(int, low=1, high=TOKENS)
+TOKEN = Column(int, low=1, high=TOKENS, meaning="position in the program, from 1")
 
 
 class Figure(NamedTuple):
@@ -78,11 +78,14 @@ class Experiment:
         return Table(self.columns, self.rules)
 
     def measured(self, results: pl.DataFrame) -> pl.DataFrame:
-        """Return :attr:`metrics` of results, checked against its columns."""
+        """Return :attr:`metrics` of results, checked against its columns; no rows if nothing was tested."""
         assert self.metrics is not None
         try:
-            return MEASURED.checked(self.metrics(results)).select(*MEASURED.columns)
-        except InputError as error:
+            metrics = self.metrics(results)
+            if metrics.is_empty():
+                return pl.DataFrame(schema=MEASURED.schema)
+            return MEASURED.checked(metrics).select(*MEASURED.columns)
+        except (InputError, pl.exceptions.ColumnNotFoundError) as error:
             raise Defect(f"metrics of {self.metrics.__module__}: {error}") from None
 
     def run(self, subject: "Subject") -> pl.DataFrame:

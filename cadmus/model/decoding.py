@@ -5,7 +5,7 @@ The decoder of a causal model writes from left to right; a lab may have another 
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     from cadmus.config import Config
-    from cadmus.model.inference import Cadmus
 
 COMPACT_BELOW = 0.5  # of rows unfinished: compacting halves a batch, so all copies together are one cache
 _PROGRAMS_AT_ONCE = 2_048  # each token has 65 log-probabilities: those of all programs would fill the memory
@@ -32,18 +31,18 @@ class Decoder(Protocol):
     """The completions of a model and their probabilities."""
 
     def complete(
-        self, model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
+        self, model: Any, prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
     ) -> Completions:
         """Complete prompts to programs of at most ``limits`` instructions, int64 of shape (n,).
 
         ``seed`` and ``first`` are those of samples, for what a decoder draws besides the instructions.
         """
 
-    def next_logits(self, model: "Cadmus", prompts: Programs) -> torch.Tensor:
+    def next_logits(self, model: Any, prompts: Programs) -> torch.Tensor:
         """Return the logits of the instruction after each prompt, in order of length: shape (n, 65)."""
 
     def log_likelihoods(
-        self, model: "Cadmus", programs: Programs, prompt_length: np.ndarray, bar: bool = False
+        self, model: Any, programs: Programs, prompt_length: np.ndarray, bar: bool = False
     ) -> np.ndarray:
         """Return the log-probabilities of completions, with their end: float64, shape (n,)."""
 
@@ -64,7 +63,7 @@ class LeftToRight:
     """Completes one instruction after the other, with a key-value cache."""
 
     def complete(
-        self, model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
+        self, model: Any, prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
     ) -> Completions:
         room = (limits - prompts.lengths).max(initial=0)
         # The tokens of each completion, its end included; -1 after them. 65 ids fit in a byte.
@@ -80,7 +79,7 @@ class LeftToRight:
 
     def _complete_batch(
         self,
-        model: "Cadmus",
+        model: Any,
         prompts: Programs,
         rows: np.ndarray,
         limits: np.ndarray,
@@ -105,11 +104,11 @@ class LeftToRight:
             tokens = choose(model.token_logits(tokens, lengths, cache), rows)
             lengths = lengths + live
 
-    def next_logits(self, model: "Cadmus", prompts: Programs) -> torch.Tensor:
+    def next_logits(self, model: Any, prompts: Programs) -> torch.Tensor:
         return model.prompt_logits(prompts)
 
     def log_likelihoods(
-        self, model: "Cadmus", programs: Programs, prompt_length: np.ndarray, bar: bool = False
+        self, model: Any, programs: Programs, prompt_length: np.ndarray, bar: bool = False
     ) -> np.ndarray:
         completions = programs.suffixes(prompt_length).to_strings()
         total = np.empty(len(programs))

@@ -138,11 +138,14 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
+def count_ranks(
+    train: Train, nodes: Nodes | None = None, log: Callable[[str], None] = lambda line: None
+) -> int:
     """Return the number of ranks over all nodes, or on this machine: the config's, else one per GPU or core.
 
     There are fewer if they would not share the batch equally, or a CPU rank would have less than
-    :data:`FEWEST_PROGRAMS` programs per step; the remaining cores serve the ranks as threads.
+    :data:`FEWEST_PROGRAMS` programs per step; the remaining cores serve the ranks as threads. ``log`` takes a
+    line if OMP_NUM_THREADS allows fewer.
     """
     if train.ranks != "auto":
         return train.ranks
@@ -150,10 +153,12 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
     if torch.cuda.is_available():
         most = torch.cuda.device_count()
     else:
+        most = min(cores(), train.batch_size // (FEWEST_PROGRAMS * node_count))
         # Snakemake's --cores, and many clusters, set the variable.
         allowed = os.environ.get("OMP_NUM_THREADS", "")
-        most = min(cores(), int(allowed)) if allowed.isdecimal() and int(allowed) else cores()
-        most = min(most, train.batch_size // (FEWEST_PROGRAMS * node_count))
+        if allowed.isdecimal() and 0 < int(allowed) < most:
+            log(f"OMP_NUM_THREADS={allowed} limits a node to {allowed} of {most} ranks; unset it to use all")
+            most = int(allowed)
     candidates = (node_count * per_node for per_node in range(most, 0, -1))
     return next(filter(train.divides, candidates), node_count)
 

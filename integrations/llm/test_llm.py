@@ -106,7 +106,8 @@ def test_a_choice_is_the_likeliest_comparator(step, tmp_path):
 @pytest.mark.parametrize(
     ("answer", "finish", "outcome"),
     [
-        (lambda text: "The answer is <", "stop", "unparsed"),
+        (lambda text: "It is <", "stop", "unparsed"),
+        (lambda text: r"**Answer:** $\boxed{<}$", "stop", None),
         (lambda text: "", "stop", "unparsed"),
         (lambda text: "<", "length", None),
         (lambda text: "First, 3", "length", "truncated"),
@@ -286,6 +287,22 @@ def test_a_series_without_replies_is_not_run():
     assert set(rows["unanswered"]) == {9}
     figure = output_tokens.draw(grid(), answers())
     assert {"other, normal symbols: not run", "some, normal symbols (3 not answered)"} <= set(legend(figure))
+
+
+def test_unreadable_answers_are_told_from_wrong_ones():
+    few = answers().filter(max_output_tokens=500)
+    rows = (
+        output_tokens.data(grid(), few)
+        .select("model", "alphabet", "programs", "unparsed", "unreadable")
+        .rows()
+    )
+    assert rows[2:] == [
+        ("some", "normal", 7, 1, 1 / 7),
+        ("some", "alternate", 7, 1, 1 / 7),
+        ("other", "normal", 0, 0, None),
+    ]
+    shown = legend(output_tokens.draw(grid(), few))
+    assert "some, alternate symbols (2 not answered) (14.3% unreadable)" in shown
 
 
 def test_figures_are_drawn_from_results(tmp_path):

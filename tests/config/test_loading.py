@@ -88,3 +88,20 @@ def test_errors_name_the_extended_file(tmp_path):
     path.write_text("extends: text.yaml\nname: a")
     with pytest.raises(InputError, match=r"text\.yaml: must be a mapping, got 'just text'"):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train.learning_rate": True}, "--set train.learning_rate: must be a valid number, got True"),
+        ({"train": {"stepz": 1}}, "--set train.stepz: no such key; did you mean 'steps'?"),
+        ({"dataset.values.low": 50}, "--set dataset.values: low 50 is above high 20"),
+        ({"train.steps": 9}, "{path}: seed: must be a valid integer, got 1.5"),
+    ],
+)
+def test_an_error_names_where_its_value_is_from(tmp_path, changes, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{MINE}seed: {1.5 if '{path}' in message else 1}\n")
+    with pytest.raises(InputError) as caught:
+        load_config(path, changes)
+    assert str(caught.value) == message.format(path=path)

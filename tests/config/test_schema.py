@@ -98,7 +98,8 @@ def test_recipes_are_defaults():
 
 
 def test_numbers_as_text():
-    assert parse_config(changed("train.steps", "70"), "x.yaml").train.steps == 70
+    for steps in ("70", "7e1", 70.0):
+        assert parse_config(changed("train.steps", steps), "x.yaml").train.steps == 70
     assert parse_config(changed("dataset.values.low", "-9"), "x.yaml").dataset.values.low == -9
 
 

@@ -73,7 +73,7 @@ def test_examples_are_true_and_cover_each_comparator():
 
 FORMS = (
     *("{}", " {}\n", "`{}`", "**{}**", '"{}"', "```\n{}\n```", "```text\n{}\n```", "${}$", r"\({}\)"),
-    *("Answer: {}", "**Answer:** `{}`", "The answer is {}", "**Final answer: {}**"),
+    *("Answer:{}", "Answer: {}", "**Answer:** `{}`", "The answer is {}", "**Final answer: {}**"),
     *(r"\boxed{{{}}}", r"$\boxed{{\text{{{}}}}}$"),
 )
 
@@ -89,6 +89,22 @@ def test_answer_is_exactly_one_comparator_in_any_form(symbols):
     less = translate("<", symbols)
     for text in ("", f"{less}.", f"{less}{less}", f"a {less} b", translate("<", other), "**", "I think: !"):
         assert read_answer(text, symbols) is None
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+def test_marks_are_no_answer_unless_they_are_around_a_symbol(symbols):
+    """`$` is a mark of LaTeX, and a comparator of one alphabet."""
+    marks = {"".join(text) for n in range(1, 7) for text in itertools.product("$*_`\"'", repeat=n)}
+    read = {text: answer for text in marks if (answer := read_answer(text, symbols))}
+    for text, answer in read.items():
+        assert text[len(text) // 2] == translate(answer, symbols)
+        assert text == text[::-1], "each mark has its other half"
+    assert bool(read) == (symbols == "alternate")
+
+
+def test_a_model_that_repeats_itself_has_no_answer():
+    for text in ("`", "$", "**", "Answer: ", "\\boxed{"):
+        assert read_answer(text * 5_000, "alternate") is None
 
 
 @pytest.mark.parametrize("alphabet", ALPHABETS)

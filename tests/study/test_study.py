@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from cadmus import experiments, store
 from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
-from cadmus.errors import InputError
+from cadmus.errors import Defect, InputError
 from cadmus.evaluate.intervals import programs_error
 from cadmus.evaluate.regions import LEARNED
+from cadmus.evaluate.results import measured
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare
@@ -297,6 +299,16 @@ def test_the_figure_has_the_differences_to_the_base(collected):
 def test_the_settings_of_an_experiment_name_the_metrics_of_its_summary(name, measured):
     settings = getattr(Evaluate(pass_at_k=PassAtK(samples=8)), name)
     assert set(measured_by(name, measured())["metric"]) == set(settings.metrics)
+
+
+@pytest.mark.parametrize("column", ["policy", "template"])
+def test_metrics_without_a_column_are_a_defect_of_their_experiment(column):
+    wrong = replace(
+        experiments.get("completions"),
+        metrics=lambda results: measured(results) if column == "policy" else results,
+    )
+    with pytest.raises(Defect, match=f"metrics of {__name__}: .*{column}"):
+        wrong.measured(pl.DataFrame({"question": ["a"], "metric": ["solved"]}))
 
 
 def test_a_metric_that_no_run_has_is_an_error(config, results, tmp_path):

@@ -78,7 +78,10 @@ def test_ranks_use_only_the_cores_of_snakemake(monkeypatch):
     monkeypatch.setattr(launch, "cores", lambda: 8)
     for threads, expected in (("2", 2), ("16", 8), ("", 8), ("0", 8), ("2,1", 8)):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        assert launch.count_ranks(config.Train(steps=1)) == expected
+        lines: list[str] = []
+        assert launch.count_ranks(config.Train(steps=1), log=lines.append) == expected
+        line = "OMP_NUM_THREADS=2 limits a node to 2 of 8 ranks; unset it to use all"
+        assert lines == [line] * (expected < 8)
 
 
 @pytest.mark.parametrize(("rank", "kind"), [("0", RankLocalError), ("2", InputError)])

@@ -123,7 +123,8 @@ def score(
     if as_json:
         click.echo(json.dumps(counts.to_dicts(), indent=2))
         return
-    rows = [("model", "alphabet", "shots", "programs", "tokens", "accuracy", *OUTCOMES, "in", "out", "USD")]
+    heads = ["model", "alphabet", "shots", "programs", "tokens", "accuracy", "unreadable", *OUTCOMES]
+    rows = [(*heads, "in", "out", "USD")]
     for row in counts.iter_rows(named=True):
         means = row["input_tokens"], row["output_tokens"]
         rows.append(
@@ -134,6 +135,7 @@ def score(
                 "grid" if row["in_grid"] else "balanced",
                 f"{row['max_output_tokens']:,}",
                 percent(row["correct"] / row["programs"]) if row["programs"] else "not run",
+                percent(row["unreadable"]) if row["programs"] else "",
                 *(f"{row[name]:,}" for name in OUTCOMES),
                 *("" if mean is None else f"{mean:.0f}" for mean in means),
                 f"{row['usd']:.2f}",

@@ -2,12 +2,13 @@
 
 * ``correct``: the answer is the comparator that makes the program true, in the alphabet of the prompt;
 * ``wrong``: the answer is another comparator;
-* ``unparsed``: the answer is anything else;
+* ``unparsed``: the answer is anything else, after the forms that models write it in are removed;
 * ``truncated``: the limit on output tokens cut the answer off;
 * ``refused``: the model or a filter declined to answer;
 * ``unanswered``: the question was not asked, or no reply arrived.
 
-Accuracy is the fraction of ``correct`` among all but the last.
+Accuracy is the fraction of ``correct`` among all but the last, and ``unreadable`` that of ``unparsed``. An
+answer in another form does not say that the model compares wrongly.
 """
 
 from typing import get_args
@@ -67,11 +68,14 @@ def at_limits(answers: pl.DataFrame, limits: list[int]) -> pl.DataFrame:
 def summary(answers: pl.DataFrame) -> pl.DataFrame:
     """Count the outcomes of each :data:`CONDITION`, in the order of the answers.
 
-    ``programs`` are those that the model saw; input_tokens and output_tokens are means, usd is the sum.
+    ``programs`` are those that the model saw, ``unreadable`` is the fraction without a readable answer;
+    input_tokens and output_tokens are means, usd is the sum.
     """
-    return answers.group_by(CONDITION, maintain_order=True).agg(
+    counts = answers.group_by(CONDITION, maintain_order=True).agg(
         _PROGRAMS, *map(_count, OUTCOMES), pl.col("input_tokens", "output_tokens").mean(), pl.col("usd").sum()
     )
+    asked = pl.when(pl.col("programs") > 0).then("programs")
+    return counts.with_columns(unreadable=pl.col("unparsed") / asked)
 
 
 def pixels(answers: pl.DataFrame) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
+from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.regions import summary
 from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import style, tables
@@ -50,8 +51,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame) -> Figure:
         limits.update(answered["max_output_tokens"])
         if missing := max(rows["unanswered"]):
             label += f" ({missing:,} not answered)"
-        if not answered.select(pl.sum("correct", "wrong")).sum_horizontal().item():
-            label += " (no answer is a comparator)"
+        # Those at the largest limit: fewer answers are cut off there.
+        if unreadable := answered["unreadable"][-1]:
+            label += f" ({percent(unreadable)} unreadable)"
         marker, ls = _LOOKS[alphabet]
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
         style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)

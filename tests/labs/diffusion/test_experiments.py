@@ -3,8 +3,10 @@
 import polars as pl
 import pytest
 
+from cadmus import experiments
 from tests.experiments import test_commands
 from tests.experiments.test_commands import evaluate, refusal
+from tests.labs.diffusion.samples import infilling
 
 place = test_commands.place
 
@@ -27,3 +29,8 @@ def test_masked_diffusion_is_asked_the_same(place, tmp_path, command) -> None:
     found, other = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("full", "causal"))
     assert found.height == other.height
     assert found.columns == other.columns
+
+
+def test_metrics_of_nothing_tested_have_no_rows():
+    nothing = infilling().with_columns(programs=pl.lit(0), correct=pl.lit(0))
+    assert experiments.get("infilling").measured(nothing).is_empty()
