@@ -21,10 +21,10 @@ CPU = torch.device("cpu")
 said: list[str] = []
 
 
-def run_config(**reinforcement) -> config.Config:
+def run_config(ood=None, **reinforcement) -> config.Config:
     values = {
         "name": "reinforcement",
-        "dataset": {"templates": {name: {"train": 1} for name in config.TEMPLATES}},
+        "dataset": {"templates": {name: {"train": 1} for name in config.TEMPLATES}, "ood": ood or {}},
         "model": {"layers": 1, "width": 16, "heads": 2, "mlp": 32},
         "train": {"steps": 4, "batch_size": 4},
     }
@@ -179,7 +179,7 @@ def test_held_out_programs_are_not_learned_from(monkeypatch):
         programs[i] for i in held_out if int(programs[i][0]) + int(programs[i][1]) > int(programs[i][3])
     )
     rollout, _ = written(monkeypatch, f"{prompt}>", 4, "less_greater", [">", "<", "<", "<"])
-    assert f"{prompt}>." not in weights_by_program(rollout)
+    assert f"{prompt}>" not in weights_by_program(rollout)
     assert counts_of(rollout)["held_out"] >= 1
 
 
@@ -199,6 +199,21 @@ def test_a_held_out_program_is_not_unlearned_either(monkeypatch):
     rollout, _ = written(monkeypatch, f"62*4+1-{learned}", 7, "equality", completions)
     assert counts_of(rollout) | {"solved": 2, "held_out": 1} == counts_of(rollout)
     assert set(weights_by_program(rollout)) == {f"62*4+1-{text}" for text in completions if text != held_out}
+
+
+def test_programs_of_an_ood_rule_are_not_learned_from(monkeypatch):
+    texts = ["39*=", "9>", "55*2+=", "9>"]
+    rollout, _ = written(monkeypatch, "941-*t3*3-=", 5, "equality", texts)
+    assert "941-*55*2+=" in weights_by_program(rollout)
+    rules = {"long": {"length": [10, 20]}, "others": {"length": [1, 20], "templates": ["random"]}}
+    rollout, _ = written(monkeypatch, "941-*t3*3-=", 5, "equality", texts, ood=rules)
+    assert set(weights_by_program(rollout)) == {"941-*39*=", "941-*9>"}
+    assert counts_of(rollout)["held_out"] == 1
+    # A rule of prompts does not change what is learned: these are of training programs.
+    rollout, _ = written(
+        monkeypatch, "941-*t3*3-=", 5, "equality", texts, ood={"a": {"prompt_length": [5, 5]}}
+    )
+    assert "941-*55*2+=" in weights_by_program(rollout)
 
 
 def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monkeypatch):

@@ -13,7 +13,7 @@ These completions are counted (:data:`COUNTS`):
 ``lenient``   are verified without solving it
 ``dropping``  have the instruction ``_``
 ``truncated`` do not end
-``held_out``  make a program of another split, from which nothing is learned
+``held_out``  make a program of another split, or of an OOD rule; nothing is learned from it
 ``distinct``  differ from the earlier ones of their prompt
 ============= ====================================================================
 """
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from cadmus import config, isa
 from cadmus.config import SPLITS
-from cadmus.dataset.splits import TRAIN, split_of
+from cadmus.dataset.splits import TRAIN, matches, split_of
 from cadmus.errors import InputError, naming
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
@@ -141,6 +141,10 @@ class Reinforcement(Objective):
 
         graded = []
         for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True):
+            # Rules of what the prompt alone decides do not match: the prompts are of training programs.
+            rules = dataset.rules_for(config.TEMPLATE_OF[name]).values()
+            of_text = [rule for rule in rules if rule.prompt_length is None]
+            kept[rows] &= ~matches(of_text, Samples(programs.take(rows), prompt_length[rows])).any(0)
             written = completions.take(rows), ended[rows]
             completed = Completed(references.take(rows), prompt_length[rows], *written, dataset)
             graded.append(self._grade(name, completed, kept[rows]))
