@@ -13,7 +13,8 @@ ifeq ($(shell test -w "$$HOME" || echo missing),missing)
 export XDG_CACHE_HOME ?= $(or $(TMPDIR),/tmp)/cadmus-$(shell id -u)/cache
 endif
 
-TARGETS := help run test integrations llm-check gpu-check gpu-rehearsal notebook slurm-test docs lint clean
+TARGETS := help run test oldest integrations llm-check gpu-check gpu-rehearsal notebook slurm-test docs lint clean
+OLDEST := vm templates dataset model train evaluate experiments figures study serve labs test_store.py test_workflow.py
 CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 
 .PHONY: $(TARGETS)
@@ -21,6 +22,7 @@ CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 help:
 	@echo 'make run            from nothing to tables and figures; CONFIG=laptop for another config, SET=train.steps=100 for another value'
 	@echo 'make test           the tests'
+	@echo 'make oldest         the tests of the machine, the training and the workflow, with the oldest packages allowed'
 	@echo 'make docs           the documentation and the demo, in site/'
 	@echo 'make lint           formatting, imports and types'
 	@echo 'make notebook       the outputs of docs/notebook.ipynb'
@@ -41,6 +43,14 @@ run: .venv/installed
 # stay together, as they share what is set up.
 test: .venv/installed
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# With the oldest versions that pyproject.toml allows, in an environment of its own; the other tests need tools of developers.
+oldest:
+	$(PYTHON) -m venv .oldest
+	.oldest/bin/pip install --quiet --disable-pip-version-check uv
+	.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct --editable '.[serve,workflow]'
+	.oldest/bin/uv pip install --quiet --python .oldest/bin/python hypothesis openai pytest pytest-xdist
+	.oldest/bin/pytest --numprocesses 3 --dist loadfile $(OLDEST:%=tests/%)
 
 # The adapters of integrations/, each with its tool in a virtual environment of its own.
 integrations: .venv/installed
@@ -92,4 +102,4 @@ lint: .venv/installed
 	@echo "make: no target '$@'; there are $(TARGETS)" >&2; exit 2
 
 clean:
-	rm -rf .venv results site .snakemake
+	rm -rf .venv .oldest results site .snakemake
