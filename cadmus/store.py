@@ -13,10 +13,13 @@ of their metadata. A directory is sealed by its JSON file, which lists the diges
 ``meta.json`` those of a model or a checkpoint, ``manifest.json`` those of the shards of a dataset.
 """
 
+import glob
 import hashlib
 import io
+import itertools
 import json
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -48,8 +51,9 @@ KINDS = {
 }
 """Kinds of sealed files, and how to make one again."""
 HEADER = "cadmus"
-TEMPORARY = ".tmp-"
-"""Begins the names of unfinished files."""
+TEMPORARY = ".cadmus-partial-"
+"""Begins the names of unfinished files; then follow the machine, the process, a number and the final name."""
+_NUMBERS = itertools.count()
 
 _SEAL = b'"seal": "'
 _BLANK = b"0" * 64
@@ -59,14 +63,17 @@ _BLANK = b"0" * 64
 def replacing(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path next to ``path`` and move it there if the block ends without an error.
 
-    The next writer of ``path`` replaces what a killed one left. Links and special files are refused.
+    Of several writers at a time, the last one wins. The next writer of ``path`` removes what a killed one
+    left. Links and special files are refused.
     """
     path = Path(path)
-    temporary = path.with_name(TEMPORARY + path.name)
+    numbered = f"{TEMPORARY}{socket.gethostname()}-{os.getpid()}-{next(_NUMBERS)}-{path.name}"
+    temporary = path.with_name(numbered)
     with as_input_error(path):
         check_kind(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)
+        for left in left_by_killed(path):
+            left.unlink(missing_ok=True)
         try:
             # Not through a link that someone puts there meanwhile.
             temporary.touch(exist_ok=False)
@@ -74,6 +81,22 @@ def replacing(path: Path | str) -> Iterator[Path]:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def left_by_killed(path: Path) -> Iterator[Path]:
+    """Yield the unfinished files of ``path`` whose writers, processes of this machine, have ended."""
+    start = f"{TEMPORARY}{socket.gethostname()}-"
+    for left in path.parent.glob(f"{TEMPORARY}*-{glob.escape(path.name)}"):
+        process, _, rest = left.name.removeprefix(start).partition("-")
+        number, _, name = rest.partition("-")
+        if left.name.startswith(start) and name == path.name and (process + number).isdecimal():
+            try:
+                os.kill(int(process), 0)
+            except ProcessLookupError:
+                yield left
+            except OSError:
+                # A process of another user.
+                continue
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
+from cadmus.store import TEMPORARY
 from dev.measure import PATIENCE
 from tests.checkout import ROOT, environment_of
 
@@ -39,6 +41,13 @@ def python(*words: object, cwd: Path = ROOT, **environment: str) -> subprocess.C
     return subprocess.run(
         command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
+
+
+def unfinished(name: str) -> str:
+    """Return the name of an unfinished file whose writer, a process of this machine, was killed."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return f"{TEMPORARY}{socket.gethostname()}-{ended.pid}-0-{name}"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,9 +27,9 @@ from cadmus.figures import style
 from cadmus.model.export import load_export, save_export
 from cadmus.model.gpt import GPT
 from cadmus.records import Sealed
-from cadmus.store import check_writable, replacing, replacing_together, write_text
+from cadmus.store import TEMPORARY, check_writable, replacing, replacing_together, write_text
 from tests.checkout import ROOT
-from tests.commands import python
+from tests.commands import python, unfinished
 
 CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
 SIZES = Model(layers=1, width=64, heads=2, mlp=64)
@@ -236,6 +237,27 @@ def test_files_of_a_set_are_written_together_or_not_at_all(tmp_path) -> None:
         for name in "ab":
             replaced(tmp_path / name).write_text("new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["new", "new"]
+
+
+def test_two_writers_of_a_file_do_not_disturb_each_other(tmp_path) -> None:
+    path = tmp_path / "a"
+    with replacing(path) as first:
+        first.write_text("first")
+        with replacing(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_writer_removes_what_a_killed_one_left_and_nothing_else(tmp_path) -> None:
+    left, other, notes = unfinished("a"), unfinished("b"), ".cadmus-partial-notes-a"
+    elsewhere = left.replace(TEMPORARY, f"{TEMPORARY}elsewhere-")
+    running = f"{TEMPORARY}{socket.gethostname()}-{os.getpid()}-99-a"
+    for name in (left, other, notes, elsewhere, running):
+        (tmp_path / name).touch()
+    write_text(tmp_path / "a", "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", other, notes, elsewhere, running}
 
 
 GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")

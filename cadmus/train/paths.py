@@ -169,7 +169,7 @@ def remove_snapshots(directory: Path, after: int = 0) -> None:
 def remove_files(directory: Path, names: Collection[str]) -> None:
     """Remove files of Cadmus, or what a killed writer left of them; then the directory, if it is empty."""
     for name in names:
-        for path in (directory / name, directory / f"{store.TEMPORARY}{name}"):
+        for path in (directory / name, *store.left_by_killed(directory / name)):
             path.unlink(missing_ok=True)
     with suppress(OSError):
         directory.rmdir()

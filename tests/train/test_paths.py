@@ -13,6 +13,7 @@ from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
 from cadmus.model.export import check_snapshots, read_metadata, save_export
 from cadmus.train.paths import LOCK, RunPaths, find_snapshots, remove_checkpoints, snapshot_steps, step_path
+from tests.commands import unfinished
 from tests.model.models import SIZES, random_model
 from tests.train.runs import run_config, train
 
@@ -95,7 +96,7 @@ def test_files_of_the_user_stay(paths):
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-    make(paths.checkpoints / "step-00000003", ".tmp-meta.json")
+    make(paths.checkpoints / "step-00000003", unfinished("meta.json"))
     remove_checkpoints(paths.checkpoints, keep=0)
     left = [path for path in paths.checkpoints.rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(paths.checkpoints)) for path in left) == sorted(mine)
