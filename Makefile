@@ -49,8 +49,8 @@ oldest:
 	$(PYTHON) -m venv .oldest
 	.oldest/bin/pip install --quiet --disable-pip-version-check uv
 	.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct --editable '.[serve,workflow]'
-	.oldest/bin/uv pip install --quiet --python .oldest/bin/python hypothesis openai pytest pytest-xdist
-	.oldest/bin/pytest --numprocesses 3 --dist loadfile $(OLDEST:%=tests/%)
+	.oldest/bin/uv pip install --quiet --python .oldest/bin/python hypothesis openai pytest pytest-xdist transformers
+	.oldest/bin/pytest --override-ini filterwarnings= --numprocesses 3 --dist loadfile $(OLDEST:%=tests/%)
 
 # The adapters of integrations/, each with its tool in a virtual environment of its own.
 integrations: .venv/installed

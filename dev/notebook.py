@@ -14,9 +14,10 @@ NOTEBOOK = ROOT / "docs/notebook.ipynb"
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
-def executed(folder: Path) -> nbformat.NotebookNode:
-    """Return the notebook, executed in ``folder`` with this Python."""
+def executed(folder: Path, times: int = 1) -> nbformat.NotebookNode:
+    """Return the notebook, executed in ``folder`` with this Python: all its cells some times in a row."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook.cells *= times
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(
         notebook,

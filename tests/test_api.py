@@ -1,6 +1,9 @@
 """Public API: ``from cadmus import run, sample, Cadmus``."""
 
+import pickle
 import re
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +66,35 @@ def test_attention_matches_transformers():
     with torch.inference_mode():
         expected = torch.stack(theirs(tokens, output_attentions=True).attentions)
     np.testing.assert_allclose(ours, expected.numpy(), atol=FLOAT_NOISE)
+
+
+def calls() -> dict[str, Callable[[], object]]:
+    """Return calls of the public functions and of the methods of a model."""
+    model, prompts = Cadmus.load(), ["62*4+54*4-", "81*5+92*3-"]
+    task = next(cadmus.tasks("equality"))
+    return {
+        "run": lambda: run("34+7="),
+        "trace": lambda: cadmus.trace("34+7="),
+        "stacks": lambda: cadmus.stacks(prompts),
+        "sample": lambda: sample("equality", 5),
+        "tasks": lambda: list(islice(cadmus.tasks("equality"), 3)),
+        "verify": lambda: cadmus.verify(task, "="),
+        "prefix_values": lambda: cadmus.prefix_values(task, "5"),
+        "complete": lambda: model.complete(prompts, samples=3, temperature=1.0, seed=1),
+        "next_logits": lambda: model.next_logits(prompts),
+        "next_tokens": lambda: model.next_tokens(prompts),
+        "log_probabilities": lambda: model.log_probabilities(prompts),
+        "hidden_states": lambda: list(model.hidden_states(prompts)),
+        "layer_logits": lambda: list(model.layer_logits(prompts)),
+        "attention": lambda: list(model.attention(prompts)),
+        "induce": lambda: model.induce(["1 2 3 -> 6", "4 5 -> 9"]),
+    }
+
+
+@pytest.mark.parametrize("name", calls())
+def test_a_second_call_gives_the_same(name):
+    call = calls()[name]
+    assert pickle.dumps(call()) == pickle.dumps(call())
 
 
 def test_dir_lists_the_public_names():
