@@ -209,7 +209,8 @@ def read_results(path: Path | str, table: "Table") -> tuple["pl.DataFrame", "Ori
     with reading(path):
         frame = pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
     with naming(path, KINDS["metrics"]):
-        return table.checked(frame.drop(pl.selectors.nested())), Origin()
+        flat = [name for name, kind in frame.schema.items() if not kind.is_nested()]
+        return table.checked(frame.select(flat)), Origin()
 
 
 def digest_of(path: Path) -> str:

@@ -75,7 +75,7 @@ def calls() -> dict[str, Callable[[], object]]:
     return {
         "run": lambda: run("34+7="),
         "trace": lambda: cadmus.trace("34+7="),
-        "stacks": lambda: cadmus.stacks(prompts),
+        "stacks": lambda: cadmus.stacks("62*4+54*4-"),
         "sample": lambda: sample("equality", 5),
         "tasks": lambda: list(islice(cadmus.tasks("equality"), 3)),
         "verify": lambda: cadmus.verify(task, "="),
