@@ -74,11 +74,11 @@ notebook: .venv/installed
 
 # The DAG through workflow/profiles/slurm on a SLURM cluster of this machine; as root, on Debian or Ubuntu.
 slurm-test: .venv/installed
-	$(BIN)/python -m tests.slurm_workflow --output docs/results/slurm.json
+	$(BIN)/python -m tests.slurm_workflow --output docs/benchmarks/slurm.json
 
 # The documentation and the demo as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
 docs: .venv/installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file dev/docs/mkdocs.yml
 	$(BIN)/cadmus explore --static site/demo --documentation ../index.html
 
 lint: .venv/installed

@@ -33,7 +33,7 @@ from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, pa
 from cadmus.tools import cores, progress, seed_of
 from cadmus.train.paths import snapshot_steps
 
-DEVICES, SECONDS = TABLES / "devices.yaml", TABLES / "seconds.yaml"
+DEVICES = TABLES / "devices.yaml"
 SAMPLE = 8_192
 """Candidates sampled per template to measure the length of its programs."""
 BYTES_PER_TOKEN = 0.69
@@ -43,6 +43,14 @@ BYTES_PER_GPU, BYTES_PER_CORE = 6 * 10**9, 3 * 10**9 // 2
 """Host memory of a rank, on a GPU or per core."""
 BYTES_PER_PROGRAM = 30
 """Host memory of a training program per node; the ranks of a node share it."""
+CORE_TERAFLOPS = 0.11
+"""Rate of fp32 matrix products of one core, to which the seconds of experiments and of programs belong."""
+PROGRAM_SECONDS = 5e-6
+"""Of one core: to sample, write and read a program."""
+DRAWING_SECONDS = 100
+"""Of one core: all figures, tables, pages and cards."""
+QUICK_PARAMETERS = 793_344
+"""Of the model of ``quick``, without the embedding."""
 CORES = 2
 """Cores of a training without GPUs, for the estimate of its memory."""
 
@@ -69,26 +77,6 @@ class Device(Section):
 
 
 Devices = Annotated[dict[str, Device], Field(min_length=1)]
-
-
-class Seconds(Section):
-    """CPU seconds besides the training: ``config/tables/seconds.yaml``, which explains the fields."""
-
-    core_teraflops: Above0
-    process: Above0
-    program: Above0
-    drawing: Above0
-    parameters: Above0
-    experiments: dict[str, dict[str, Above0]]
-
-    def of(self, name: str, config: Config) -> float:
-        """Return those of an experiment; of one that is not in the table, those of its start."""
-        if name not in self.experiments:
-            return self.process
-        row, settings, model = self.experiments[name], getattr(config.evaluate, name), config.model
-        size = (parameter_count(model) - embedding_count(model)) / self.parameters
-        work = math.prod(getattr(settings, key) / row[key] for key in row.keys() - {"fixed", "model"})
-        return self.process + work * (row["fixed"] + row["model"] * size)
 
 
 @dataclass(frozen=True)
@@ -167,12 +155,13 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
 
 
 def on_this_machine(
-    runs: Sequence[Run], experiments: Sequence[str], estimates: list[Estimate], devices: Path = DEVICES
+    runs: Sequence[Run], seconds: float, estimates: list[Estimate], devices: Path = DEVICES
 ) -> tuple[dict[str, float], int, float]:
     """Return the seconds here of the parts of runs, the cores, and the FLOPs per second of a matrix product.
 
     The trainings, which have ``estimates``, take the time of the device whose peak rate is nearest, times the
-    ratio of the rates. The other CPU seconds are those of the table, times that of one core in fp32.
+    ratio of the rates. ``seconds`` are those of the experiments in ``quick``, on :data:`CORE_TERAFLOPS`. All
+    is right within a factor of about two.
     """
     import torch
 
@@ -186,23 +175,29 @@ def on_this_machine(
     nearest = min(same_kind or table, key=lambda name: abs(math.log(peaks[name] / rate)))
     hours = min(estimate.hours for estimate in estimates if estimate.device == nearest)
 
-    seconds, count = read_model(SECONDS, Seconds), cores()
-    slower = seconds.core_teraflops * 1e12 * count / matmul_rate(cpu, torch.float32)
+    count = cores()
+    slower = CORE_TERAFLOPS * 1e12 * count / matmul_rate(cpu, torch.float32)
     sampled = [
         shard for run in {run.dataset: run.config for run in runs}.values() for shard in list_shards(run)
     ]
-    # One more for the held-out shards, and the manifest.
-    starts = seconds.process * (2 + sum(shard.split == "train" for shard in sampled))
-    sampling = starts + seconds.program * sum(shard.rows for shard in sampled)
     evaluated = {run.evaluation: run.config for run in runs}.values()
-    asking = seconds.drawing + sum(seconds.of(name, run) for run in evaluated for name in experiments)
+    asking = DRAWING_SECONDS + sum(seconds * _work(run) for run in evaluated)
     parts = {
-        "sampling": slower * sampling / count,
+        "sampling": slower * sum(5 + PROGRAM_SECONDS * shard.rows for shard in sampled) / count,
         "training": hours * 3600 * peaks[nearest] / rate,
         # Two at a time.
         "experiments and figures": slower * asking / min(count, 2),
     }
     return parts, count, rate
+
+
+def _work(run: Config) -> float:
+    """Return how much more the experiments of a run are than those of ``quick``.
+
+    Half of their time is in its model, and grows with its size.
+    """
+    size = (parameter_count(run.model) - embedding_count(run.model)) / QUICK_PARAMETERS
+    return run.evaluate.completions.programs / 2_000 * (1 + size) / 2
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:

@@ -1,7 +1,7 @@
 """Tools that only maintainers run. They are in the source distribution, not in the wheel.
 
 =========================  ==================================================================================
-``python -m dev.bench``    speed of one part on this machine; docs/results/bench_NAME.json
+``python -m dev.bench``    speed of one part on this machine; docs/benchmarks/bench_NAME.json
 ``python -m dev.fuzz``     the two VMs against each other on random programs
 ``python -m dev.inputs``   commands on damaged configs, files and arguments
 ``python -m dev.attack``   policies that fool the grade of a question

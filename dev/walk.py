@@ -1,4 +1,4 @@
-"""Time a newcomer's way through the README (`python -m dev.walk --output docs/results/walk_bf16.json`).
+"""Time a newcomer's way through the README (`python -m dev.walk --output docs/benchmarks/walk_bf16.json`).
 
 The committed state of this checkout is cloned into an empty folder. Commands of the README run there one
 after another, each in a new shell, and its Python. The result has the seconds of each; together they take

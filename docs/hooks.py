@@ -25,16 +25,16 @@ DOCS = ROOT / "docs"
 COPIED = {
     "changelog.md": "CHANGELOG.md",
     "configuration.md": "config/README.md",
-    "contributing.md": "CONTRIBUTING.md",
-    "security.md": "SECURITY.md",
+    "contributing.md": ".github/CONTRIBUTING.md",
+    "security.md": ".github/SECURITY.md",
 }
 """Pages that lie elsewhere in the repository."""
-RESULTS = {run.parent.name: f"results/{run.parent.name}/README.md" for run in DOCS.glob("results/*/run.json")}
+RESULTS = {run.parent.name: f"models/{run.parent.name}/README.md" for run in DOCS.glob("models/*/run.json")}
 """Pages with the published results of a run."""
 PAGE_OF = {source: page for page, source in COPIED.items()} | {
     source: page
     for run, page in RESULTS.items()
-    for source in (f"docs/results/{run}", f"docs/results/{run}/table3_accuracy.md")
+    for source in (f"docs/models/{run}", f"docs/models/{run}/table3_accuracy.md")
 }
 """The page that is made of a file or a directory."""
 EXPLORER, DEMO = "serve.html#the-explorer", "demo/index.html"

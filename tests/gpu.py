@@ -118,7 +118,7 @@ def test_the_shipped_model_matches_the_cpu_in_bf16(batch: PackedBatch) -> None:
 def test_the_grid_accuracy_is_the_published_one(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     found = pipeline.evaluate("grid", DEFAULT_MODEL, tmp_path / "grid.parquet", device=GPU.type)
-    published = polars.read_parquet(ROOT / "docs/results/laptop/comparison_grid.parquet")
+    published = polars.read_parquet(ROOT / "docs/models/laptop/comparison_grid.parquet")
     tables = [table.filter("in_distribution") for table in (found, published)]
     accuracies = [table["correct"].sum() / table["programs"].sum() for table in tables]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=GRID_NOISE)

@@ -23,7 +23,7 @@ from tests.cli.test_main import COMMANDS
 
 # The log tells what was, also with commands and files that are gone.
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md")),
+    *(ROOT / name for name in ("README.md", ".github/CONTRIBUTING.md", "config/README.md")),
     *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "log"),
 ]
 COMMAND = re.compile(r"(?:\$ )?(?:\w+=\S+ )*(?:\.venv/bin/)?(?:cadmus|make|python -m|git show) ")
@@ -232,8 +232,8 @@ def test_the_links_and_pictures_of_a_page_exist(name):
 def test_what_does_not_exist_is_found():
     assert list(unknown_in_cadmus(["evaluate", "girds", "--model", "laptop"])) == ["girds"]
     assert list(unknown_in_cadmus(["complete", "1", "--modle=laptop"])) == ["--modle"]
-    assert list(unknown_to_make(["run", "CONFIG=config/studies/none.yaml", "COFNIG=a", "tset"])) == [
-        "config/studies/none.yaml",
+    assert list(unknown_to_make(["run", "CONFIG=config/none.yaml", "COFNIG=a", "tset"])) == [
+        "config/none.yaml",
         "COFNIG",
         "tset",
     ]
@@ -251,7 +251,7 @@ def test_reference_has_every_command_and_option():
 
 
 def test_the_python_of_the_random_orders_reads_the_published_results(monkeypatch, capsys):
-    page = ROOT / "docs/findings/random_orders.md"
+    page = ROOT / "docs/findings/random_orders/README.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(ROOT)
     exec(code, {})

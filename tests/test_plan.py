@@ -10,16 +10,17 @@ import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from cadmus.config import TEMPLATES, Model, load_config, parse_config, read_model
-from cadmus.config.evaluation import EXPERIMENTS
+from cadmus.config import TEMPLATES, Model, load_config, parse_config
 from cadmus.config.study import Run, load_study
 from cadmus.dataset.sampler import sample
+from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.plan import (
-    SECONDS,
-    Seconds,
+    CORE_TERAFLOPS,
+    DRAWING_SECONDS,
+    PROGRAM_SECONDS,
     average_program,
     checkpoint_bytes,
     on_this_machine,
@@ -40,8 +41,8 @@ DEVICE = {
     "usd_per_hour": 3,
     "source": "x",
 }
-STUDIES = [ROOT / f"config/studies/{name}.yaml" for name in ("scaling", "random_orders")]
-"""With a law, and with variants that are repeated."""
+STUDIES = [ROOT / f"docs/findings/{name}/study.yaml" for name in ("scaling", "order")]
+"""With a law, and without."""
 
 
 def devices_file(directory, **devices):
@@ -251,7 +252,7 @@ def test_a_study_is_the_sum_of_its_trainings(path):
 
 
 def test_docs_quote_the_published_plan():
-    published = json.loads((ROOT / "docs/results/plan_paper.json").read_text())
+    published = json.loads((ROOT / "docs/benchmarks/plan_paper.json").read_text())
     current = json.loads(shown("paper", "--json"))
     assert published["flops"] == pytest.approx(current["flops"], rel=0.01), "run `cadmus plan paper --json`"
     page = (ROOT / "docs/cluster.md").read_text()
@@ -278,33 +279,21 @@ def test_the_time_here_follows_the_rate_of_this_machine(slow_machine):
     estimates = plan(run)["estimates"]
     hours = {each.device: each.hours for each in estimates}
     runs = [Run("", 0, run, "quick", "quick", "quick")]
-    parts, count, rate = on_this_machine(runs, EXPERIMENTS, estimates)
+    parts, count, rate = on_this_machine(runs, 500.0, estimates)
     assert parts["training"] == pytest.approx(2 * 3600 * hours["2 CPU cores without bf16"])
     assert (count, rate) == (2, 0.107e12 / 2)
-    seconds = read_model(SECONDS, Seconds)
-    slower = seconds.core_teraflops / (0.107 / 4)
-    # Nine training shards, one job for the others, and the manifest.
-    sampling = 11 * seconds.process + (1_500_000 + 36_000) * seconds.program
+    slower = CORE_TERAFLOPS / (0.107 / 4)
+    # Nine training shards, and one job for the others of each split.
+    sampling = sum(5 + PROGRAM_SECONDS * shard.rows for shard in list_shards(run))
     assert parts["sampling"] == pytest.approx(slower * sampling / 2)
-    asking = seconds.drawing + sum(seconds.of(name, run) for name in EXPERIMENTS)
-    assert parts["experiments and figures"] == pytest.approx(slower * asking / 2)
+    assert parts["experiments and figures"] == pytest.approx(slower * (DRAWING_SECONDS + 500) / 2, rel=0.01)
+    # A larger model takes longer, fewer programs less.
+    large = run.model_copy(update={"model": run.model.model_copy(update={"layers": 8})})
+    more = on_this_machine([Run("", 0, large, "", "", "")], 500.0, estimates)[0]
+    assert more["experiments and figures"] > parts["experiments and figures"]
     # Of a study, what several runs share counts once.
-    again = on_this_machine(2 * runs, EXPERIMENTS, estimates)[0]
+    again = on_this_machine(2 * runs, 500.0, estimates)[0]
     assert again == parts
-
-
-def test_the_table_of_seconds_has_all_experiments_with_the_settings_of_quick():
-    run = load_config(ROOT / "config/quick.yaml")
-    seconds = read_model(SECONDS, Seconds)
-    # The plan knows no experiment that somebody adds.
-    assert set(seconds.experiments) <= set(EXPERIMENTS)
-    assert seconds.of("entropy", run) == seconds.process
-    for name, row in seconds.experiments.items():
-        assert seconds.of(name, run) == pytest.approx(seconds.process + row["fixed"] + row["model"]), name
-    twice = run.evaluate.loss.model_copy(update={"programs": 2 * run.evaluate.loss.programs})
-    more = run.model_copy(update={"evaluate": run.evaluate.model_copy(update={"loss": twice})})
-    loss = seconds.experiments["loss"]
-    assert seconds.of("loss", more) == pytest.approx(seconds.process + 2 * (loss["fixed"] + loss["model"]))
 
 
 def test_a_slow_machine_is_told_of_a_smaller_config(slow_machine):
@@ -316,4 +305,4 @@ def test_a_slow_machine_is_told_of_a_smaller_config(slow_machine):
     )
     assert "make run CONFIG=first" in hint
     assert len(shown("first", "--here").splitlines()) == 1
-    assert shown(STUDIES[0], "--here").startswith(f"{STUDIES[0].stem}: about ")
+    assert shown(STUDIES[0], "--here").startswith("scaling: about ")

@@ -22,7 +22,14 @@ FILES = (
         ".github",
         ".mypy_cache",
     ),
-    *("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "mkdocs.yml"),
+    *(
+        "pyproject.toml",
+        "README.md",
+        ".github/CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "Makefile",
+        "dev/docs/mkdocs.yml",
+    ),
     *("requirements.txt", "setup.py", ".gitignore", "CITATION.cff"),
 )
 TESTS = (

@@ -25,10 +25,6 @@ def test_a_checkout_can_have_a_name_with_shell_syntax(tmp_path):
     assert braces.splitlines()[-1].startswith(f"cadmus: error: {tmp_path}/{{run}}: Snakemake takes")
 
 
-def test_the_workflow_catalog_finds_the_smallest_run():
-    assert load_config(ROOT / ".test/config/quick.yaml") == CONFIG
-
-
 def test_the_conda_environment_has_the_required_packages():
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
@@ -78,7 +74,7 @@ def test_a_change_of_no_config_gives_a_one_line_error(tmp_path):
 
 
 def test_a_training_that_continues_no_model_gives_a_one_line_error(tmp_path):
-    done = outside(tmp_path, "--configfile", ROOT / "config/studies/beyond.yaml", "-n")
+    done = outside(tmp_path, "--configfile", ROOT / "docs/findings/beyond/study.yaml", "-n")
     assert done.returncode == 2
     assert done.stderr.endswith(
         "\ncadmus: error: train.init: results/quick/model: no model there; train it first\n"

@@ -54,8 +54,8 @@ def study() -> None:
 
     \b
     Examples:
-      snakemake --cores all --configfile config/studies/recipe.yaml
-      cadmus study runs config/studies/recipe.yaml
+      snakemake --cores all --configfile docs/findings/recipe/study.yaml
+      cadmus study runs docs/findings/recipe/study.yaml
     """
 
 
@@ -71,7 +71,7 @@ def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
 
     \b
     Example:
-      cadmus study runs config/studies/recipe.yaml
+      cadmus study runs docs/findings/recipe/study.yaml
     """
     from cadmus.study.results import unfinished
 
@@ -95,7 +95,7 @@ def collect(config: Path, changes: dict[str, Any], results: Path, output: Path) 
 
     \b
     Example:
-      cadmus study collect config/studies/recipe.yaml --output results/recipe/study.parquet
+      cadmus study collect docs/findings/recipe/study.yaml --output results/recipe/study.parquet
     """
     from cadmus.study.results import collect as write
 

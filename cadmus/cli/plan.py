@@ -46,7 +46,8 @@ def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool
         from cadmus import experiments  # it imports Polars
 
         names = study.study.experiments if study else experiments.asking(runs[0].config.model)
-        parts, count, rate = on_this_machine(runs, names, planned["estimates"], table)
+        seconds = sum(experiments.get(name).seconds for name in names)
+        parts, count, rate = on_this_machine(runs, seconds, planned["estimates"], table)
         machine = f"{counted(count, 'core')} and {rate / 1e12:,.2f} TFLOP/s in matrix products"
         total = _time(sum(parts.values()) / 3600)
         listed = ", ".join(f"{name} {_time(seconds / 3600)}" for name, seconds in parts.items())

@@ -48,6 +48,8 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "evaluate.loops": (None, "looped models", "cd8ba462"),
     "model.loops": (1, "looped models", "cd8ba462"),
     "study.law_minutes": ([], "laws by minutes", "cd8ba462"),
+    "curriculum.seed": (0, "random orders", "cd8ba462"),
+    "study.repeat": ({}, "copies of variants", "cd8ba462"),
     "train.subset": ({"fraction": 1.0, "templates": None}, "subsets of the training programs", "cd8ba462"),
     "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
     "reinforcement.reward": ("solved", "reward of each token", "cd8ba462"),

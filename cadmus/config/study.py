@@ -10,7 +10,6 @@ from cadmus.config.evaluation import EXPERIMENTS, Evaluate
 from cadmus.config.fields import (
     Count,
     Distinct,
-    Positive,
     Section,
     check_distinct,
     known,
@@ -19,7 +18,6 @@ from cadmus.config.fields import (
 from cadmus.config.loading import (
     Config,
     blaming_changes,
-    changed,
     digest,
     merged,
     parse_config,
@@ -45,15 +43,6 @@ SUMMARIZED = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
 Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 
 
-class Repeat(Section):
-    """A field that has other values in copies of a variant, such as the seed of an order."""
-
-    field: str
-    """field that counts up from 0, such as `train.curriculum.seed`"""
-    times: Positive
-    """number of copies"""
-
-
 @plugins.extended("STUDY")
 class Study(Section):
     """A study: runs of this config with other values of some fields, compared over seeds.
@@ -66,8 +55,6 @@ class Study(Section):
     """what the study asks; title of its page"""
     variants: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
     """named changes, such as `tied: {model: {tied: true}}`"""
-    repeat: dict[str, Repeat] = {}
-    """variants to copy: `half` becomes `half 0`, `half 1` and so on"""
     seeds: Distinct[Count] = [0, 1, 2]
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
@@ -77,31 +64,13 @@ class Study(Section):
     compare: Distinct[str] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""
 
-    @property
-    def copied(self) -> dict[str, dict[str, Any]]:
-        """The variants, those to repeat as their copies."""
-        copied = {}
-        for name, changes in self.variants.items():
-            repeat = self.repeat.get(name)
-            if repeat is None:
-                copied[name] = changes
-            else:
-                for number in range(repeat.times):
-                    copied[f"{name} {number}"] = changed(changes, {repeat.field: number})
-        return copied
-
     @model_validator(mode="after")
     def _check(self) -> "Study":
-        for name in self.repeat.keys() - self.variants.keys():
-            raise ValueError(f"repeat: no variant {name!r}; {suggest(name, sorted(self.variants))}")
-        variants = sum(self.repeat[name].times if name in self.repeat else 1 for name in self.variants)
-        runs = variants * len(self.seeds)
+        runs = len(self.variants) * len(self.seeds)
         if runs > MOST_RUNS:
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
-        if len(self.copied) < variants:
-            raise ValueError("repeat: a copy has the name of another variant; rename one")
-        if self.base is not None and self.base not in self.copied:
-            raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.copied))}")
+        if self.base is not None and self.base not in self.variants:
+            raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.variants))}")
         for _, part in plugins.study_parts(dict(self)).values():
             part.check(self)
         return self
@@ -158,7 +127,7 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     runs: list[Run] = []
     # By the evaluation of the last seed.
     variants: dict[str, str] = {}
-    for variant, changes in study.copied.items():
+    for variant, changes in study.variants.items():
         place = f"{source}: {STUDY}: {variant}"
         config = _parse_variant(base, changes, place)
         data = config.dataset_digest()

@@ -118,6 +118,7 @@ ASKED_RULES = {
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=123,
     columns={
         **ASKED,
         "completion": COMPLETION,

@@ -44,6 +44,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=17,
     needs="the snapshots of a training",
     columns={
         "step": COUNT,

@@ -66,6 +66,8 @@ class Experiment:
     """True if it reads the snapshots of a training instead of one model."""
     needs: str | None = None
     """Needed of a model besides completions and next-token logits; None if these are enough."""
+    seconds: int = 30
+    """About those of one core in a run of ``quick``; the workflow starts the longest experiment first."""
     attention: Literal["causal", "full"] | None = None
     """``model.attention`` of the models that it can ask; None if it asks all."""
 

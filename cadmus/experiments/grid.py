@@ -111,6 +111,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=40,
     columns={
         "x": VALUE,
         "y": VALUE,

@@ -59,6 +59,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=20,
     needs="next-token probabilities of whole programs",
     columns={
         "template": NAME,

@@ -51,6 +51,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=22,
     columns={
         **ASKED,
         "samples": replace(POSITIVE, high=1_000_000),

@@ -216,6 +216,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=157,
     needs="hidden states",
     attention="causal",
     columns={

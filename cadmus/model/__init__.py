@@ -20,7 +20,7 @@ CARD = "README.md"
 """The card of a model or dataset, which the Hugging Face Hub shows as its page."""
 DEFAULT_MODEL = DATA / "models" / "laptop"
 """Directory of the shipped model."""
-SNAPSHOTS = CHECKOUT / "docs/results/laptop/snapshots" if CHECKOUT else None
+SNAPSHOTS = CHECKOUT / "docs/models/laptop/snapshots" if CHECKOUT else None
 """Snapshots of its training; a wheel has none."""
 
 

@@ -4,7 +4,7 @@ vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 
-python -m dev.bench vm --output docs/results/bench_vm.json
+python -m dev.bench vm --output docs/benchmarks/bench_vm.json
 """
 
 import inspect

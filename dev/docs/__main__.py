@@ -2,10 +2,10 @@
 
 config                 config/README.md, docs/columns.md, the JSON schema, the questions in docs/grading.md,
                        the plans in docs/index.md, the pages of published runs
-run RESULTS            docs/results/NAME, from a finished run; that of flagship is in the README
-study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
+run RESULTS            docs/models/NAME, from a finished run; that of flagship is in the README
+study RESULTS          docs/findings/NAME, from a finished study
 grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs
-snapshots SNAPSHOTS    docs/results/laptop/snapshots, from those of the training of the shipped model
+snapshots SNAPSHOTS    docs/models/laptop/snapshots, from those of the training of the shipped model
 demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
 record RESULTS CONFIG CHANGE
                        a row of the speed record in docs/open-problems.md, from a study with one variant
@@ -16,7 +16,7 @@ python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs grids results extrapolation
 python -m dev.docs snapshots results/laptop/training/snapshots
 python -m dev.docs demo
-python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
+python -m dev.docs record results/speedrun/study.parquet docs/records/speedrun.yaml "squared ReLU"
 python -m dev.docs entry scores.parquet "edge attribution patching, A. Author"
 """
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import types
 from pathlib import Path
@@ -74,7 +75,7 @@ def documents(root: Path) -> dict[Path, str]:
     readme, grading, index = (
         root / name for name in ("config/README.md", "docs/grading.md", "docs/index.md")
     )
-    runs = [path.parent for path in root.glob("docs/results/*/run.json")]
+    runs = [path.parent for path in root.glob("docs/models/*/run.json")]
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         readme: with_generated(readme, tables(root)),
@@ -134,9 +135,11 @@ def _kind(column: Column) -> str:
 def tables(root: Path) -> str:
     """Return the configs of a checkout and one table per section."""
     config = root / "config"
-    paths = [*sorted(config.glob("*.yaml")), *sorted(config.glob("studies/*.yaml"))]
-    names = [path.relative_to(config).as_posix() for path in paths]
-    files = [[f"[{name}]({name})", _purpose(config / name)] for name in names]
+    paths = [*sorted(config.glob("*.yaml")), *sorted(root.glob("docs/findings/**/study.yaml"))]
+    paths += root.glob("docs/records/speedrun.yaml")
+    files = [
+        [f"[{path.relative_to(root)}]({os.path.relpath(path, config)})", _purpose(path)] for path in paths
+    ]
     parts = [markdown(["file", "for"], files)]
     _describe("", Config, parts)
     _describe(STUDY, Study, parts)

@@ -52,7 +52,7 @@ def publish_snapshots(snapshots: Path, root: Path) -> None:
     for path in find_snapshots(snapshots):
         if step_of(path) in PUBLISHED:
             model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float16)
-            model.save_pretrained(root / "docs/results/laptop/snapshots" / path.name)
+            model.save_pretrained(root / "docs/models/laptop/snapshots" / path.name)
 
 
 def publish(root: Path) -> None:

@@ -21,7 +21,7 @@ PAGES = {"interchange": "features", "circuits": "circuits"}
 
 
 def add_entry(scores: Path, method: str, root: Path) -> None:
-    """Add scores to docs/results/NAME/entries.csv, and the row of the method to docs/findings/NAME.md.
+    """Add scores to docs/findings/NAME/entries.csv, and the row of the method to the page there.
 
     ``scores`` are those of features of one layer, or those of edges.
     """
@@ -42,10 +42,10 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
         pl.lit(method).alias("method"),
         *("variable", "programs", *columns),
     )
-    path = root / f"docs/results/{name}/entries.csv"
+    path = root / f"docs/findings/{name}/entries.csv"
     entries = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry]) if path.exists() else entry
     write_text(path, entries.write_csv())
-    page = root / f"docs/findings/{name}.md"
+    page = root / f"docs/findings/{name}/README.md"
     write_text(page, with_generated(page, means(columns, entries)))
 
 

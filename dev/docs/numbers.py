@@ -1,6 +1,6 @@
 """Comparison grids of a study, and the states that answers follow from in that of numbers.
 
-They are drawn from the runs of a study in config/studies, which must be finished.
+They are drawn from the runs of a study in docs/findings, which must be finished.
 """
 
 from pathlib import Path
@@ -25,7 +25,8 @@ _PROGRAMS = 4_000
 
 def draw(results: Path, study: str, root: Path) -> None:
     """Write grids.png of a study, from the runs in the directory ``results``; of numbers also states.png."""
-    runs, output = load_study(Path(f"config/studies/{study}.yaml")), root / f"docs/results/studies/{study}"
+    output = root / f"docs/findings/{study}"
+    runs = load_study(output / "study.yaml")
     style.save(_grids(runs, results), [output / "grids.png"])
     if study == STUDY:
         style.save(_states(runs, results), [output / "states.png"])

@@ -1,4 +1,4 @@
-"""The published results of a run: its files in ``docs/results``, their page, and the README."""
+"""The published results of a run: its files in ``docs/models``, their page, and the README."""
 
 import json
 import shutil
@@ -44,11 +44,11 @@ SHOWN = ("inside", "one_out", "same_side")
 
 
 def publish(results: Path, root: Path) -> None:
-    """Copy the results of a finished run to ``docs/results``, and update the README."""
+    """Copy the results of a finished run to ``docs/models``, and update the README."""
     results = results.resolve()
     if missing := [name for name in FILES if not (results / name).is_file()]:
         raise SystemExit(f"{results}: the run is not finished, {missing[0]} is missing")
-    target = root / "docs/results" / results.name
+    target = root / "docs/models" / results.name
     target.mkdir(parents=True, exist_ok=True)
     for name in (*FILES, *OPTIONAL):
         copy = target / Path(name).name
@@ -79,7 +79,7 @@ def _provenance(results: Path) -> Facts:
 
 def with_results(root: Path) -> str:
     """Return the text of the README with the published results of its run."""
-    place = f"docs/results/{FIRST}"
+    place = f"docs/models/{FIRST}"
     questions = (
         f"![Accuracy on each question, between baseline and best possible]({place}/accuracy_by_question.png)"
     )

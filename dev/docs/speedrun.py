@@ -31,7 +31,7 @@ COLUMNS = {
 }
 """Columns of the records; the last are the means of each question."""
 PAGE = "docs/open-problems.md"
-RECORDS = "docs/results/speedrun.csv"
+RECORDS = "docs/records/speedrun.csv"
 
 
 def add_record(results: Path, config: Path, change: str, root: Path) -> None:
@@ -78,7 +78,7 @@ def add_record(results: Path, config: Path, change: str, root: Path) -> None:
 
 def folder_of(row: dict[str, Any]) -> str:
     """Return the folder of a row, as a path in the checkout."""
-    return f"docs/results/records/{row['date']}-{row['commit'][:7]}"
+    return f"docs/records/{row['date']}-{row['commit'][:7]}"
 
 
 def tables(rows: list[dict[str, Any]]) -> str:

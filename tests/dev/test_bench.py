@@ -24,7 +24,7 @@ print(json.dumps(training.train(Path("tests/tiny.yaml"))))
 
 def published(name: str) -> set[str]:
     """Return what a published benchmark measured; its commit and machine come with it."""
-    measured = json.loads((ROOT / f"docs/results/bench_{name}.json").read_text())
+    measured = json.loads((ROOT / f"docs/benchmarks/bench_{name}.json").read_text())
     return measured.keys() - {"commit", "cores", "processor"}
 
 

@@ -46,7 +46,7 @@ def test_the_schema_rejects_values_out_of_bounds(change) -> None:
 
 
 def test_a_finished_run_is_published(tmp_path) -> None:
-    published, results = ROOT / "docs/results/quick", tmp_path / "results" / FIRST
+    published, results = ROOT / "docs/models/quick", tmp_path / "results" / FIRST
     with pytest.raises(SystemExit, match="the run is not finished"):
         publish(results, tmp_path)
     for name in FILES:
@@ -65,18 +65,18 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     write_metadata(results / "model", RUN, **trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)
-    page = (tmp_path / "docs/results" / FIRST / "README.md").read_text()
+    page = (tmp_path / "docs/models" / FIRST / "README.md").read_text()
     assert f"commit `{store.commit()[:12]}`): 7 parameters, 30 programs (300 tokens) in 3 steps" in page
     text = (tmp_path / "README.md").read_text()
     assert "right (the best baseline" in text
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    data = {path.name for path in (tmp_path / "docs/results" / FIRST).glob("*grid.*")}
+    data = {path.name for path in (tmp_path / "docs/models" / FIRST).glob("*grid.*")}
     assert data == {"comparison_grid.png", "comparison_grid.parquet"}
     for name in ("comparison_grid.parquet", "induction.csv"):
         assert f"]({name})." in page
-        assert (tmp_path / "docs/results" / FIRST / name).is_file()
+        assert (tmp_path / "docs/models" / FIRST / name).is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
@@ -107,9 +107,9 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
 def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / PAGE).write_text(f"# Record\n\n{BEGIN}\n{END}\n")
-    config = ROOT / "config/studies/speedrun.yaml"
+    config = ROOT / "docs/records/speedrun.yaml"
     add_record(study(tmp_path), config, "first", tmp_path)
-    (folder,) = (tmp_path / "docs/results/records").iterdir()
+    (folder,) = (tmp_path / "docs/records").glob("*/")
     assert (folder / "config.yaml").read_bytes() == config.read_bytes()
     add_record(study(tmp_path, 0.9), config, "worse | narrower", tmp_path)
     records = pl.read_csv(tmp_path / RECORDS)
@@ -128,7 +128,7 @@ def test_the_speed_record_starts_from_the_config_of_the_record() -> None:
     rows = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
     assert with_generated(ROOT / PAGE, tables(rows)) == (ROOT / PAGE).read_text()
     best = min((row for row in rows if row["reached"]), key=lambda row: row["flops"])
-    starter = ROOT / "config/studies/speedrun.yaml"
+    starter = ROOT / "docs/records/speedrun.yaml"
     assert starter.read_bytes() == (ROOT / folder_of(best) / "config.yaml").read_bytes()
 
 
@@ -137,7 +137,7 @@ def test_methods_enter_a_table(tmp_path, lab) -> None:
     name, columns, variables = PAGES[lab], *scorings()[lab][2:]
     scores = pl.DataFrame({"variable": variables, "programs": range(100, 100 + len(variables))})
     scores = scores.with_columns(pl.lit(0.25).alias(column) for column in columns)
-    path, page = tmp_path / "scores.parquet", tmp_path / f"docs/findings/{name}.md"
+    path, page = tmp_path / "scores.parquet", tmp_path / f"docs/findings/{name}/README.md"
     page.parent.mkdir(parents=True)
     page.write_text(f"# Title\n{BEGIN}\n{END}\n")
     scores.write_parquet(path)
@@ -147,7 +147,7 @@ def test_methods_enter_a_table(tmp_path, lab) -> None:
     text = page.read_text()
     assert f"mine \\| A. Author | 100 | {' | '.join(['0.25'] * len(columns))} |" in text
     assert "another | 100 | – | 0.25" in text
-    assert len(pl.read_csv(tmp_path / f"docs/results/{name}/entries.csv")) == 2 * len(variables)
+    assert len(pl.read_csv(tmp_path / f"docs/findings/{name}/entries.csv")) == 2 * len(variables)
     for wrong, message in (
         (scores.drop(columns[1]), "has not the columns of any lab"),
         (scores[1:], "an entry has one row for each of"),
@@ -164,8 +164,8 @@ def test_methods_enter_a_table(tmp_path, lab) -> None:
 @pytest.mark.parametrize("lab", scorings())
 def test_the_tables_of_methods_are_current(lab) -> None:
     name, columns = PAGES[lab], scorings()[lab].columns
-    entries = pl.read_csv(ROOT / f"docs/results/{name}/entries.csv")
-    page = ROOT / f"docs/findings/{name}.md"
+    entries = pl.read_csv(ROOT / f"docs/findings/{name}/entries.csv")
+    page = ROOT / f"docs/findings/{name}/README.md"
     assert with_generated(page, means(columns, entries)) == page.read_text()
 
 

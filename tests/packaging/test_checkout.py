@@ -44,7 +44,9 @@ def test_ci_and_metadata_name_the_same_pythons() -> None:
 
 def test_the_docker_image_runs_a_make_target_and_ignores_what_git_ignores() -> None:
     steps = re.findall(
-        r"^(FROM|RUN|CMD) (.*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+        r"^(FROM|RUN|CMD) (.*)$",
+        (ROOT / "workflow/envs/Dockerfile").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     targets = re.findall(r"^([\w./-]+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert steps[0] == ("FROM", f"python:{PROJECT['requires-python'].removeprefix('>=')}-slim")
@@ -56,7 +58,7 @@ def test_the_docker_image_runs_a_make_target_and_ignores_what_git_ignores() -> N
             line.removeprefix("**/").strip("/")
             for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
         }
-        for name in (".gitignore", ".dockerignore")
+        for name in (".gitignore", "workflow/envs/Dockerfile.dockerignore")
     )
     assert ignored <= left_out
 

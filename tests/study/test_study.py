@@ -129,7 +129,7 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
     assert (row["experiment"], row["template"], row["n"]) == ("loss", "", 2)
     assert row["value"] == pytest.approx(0.2)
     publish(tmp_path / "study.parquet", tmp_path)
-    page = (tmp_path / "docs/results/studies/demo/README.md").read_text()
+    page = (tmp_path / "docs/findings/demo/numbers.md").read_text()
     assert "held out loss of test programs in nats" in page
 
 
@@ -200,13 +200,13 @@ def test_all_files_are_written(collected, tmp_path):
 
 def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path):
     publish(collected, tmp_path / "root")
-    page = tmp_path / "root/docs/findings/demo.md"
+    page = tmp_path / "root/docs/findings/demo/README.md"
     first = page.read_text()
     assert first.startswith("# Does it &lt;learn&gt;?\n\n<!-- generated")
-    linked = re.findall(r"\(\.\./(results/\S+?)\)", first)
+    linked = re.findall(r"\]\((\S+?)\)", first)
     assert len(linked) == 4
-    assert all((tmp_path / "root/docs" / link).is_file() for link in linked)
-    table = (tmp_path / "root/docs/results/studies/demo/README.md").read_text()
+    assert all((page.parent / link).is_file() for link in linked)
+    table = (tmp_path / "root/docs/findings/demo/numbers.md").read_text()
     assert "| base | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in table
     # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
     assert "| tied | -0.2000 | +20.0 ± 21.5 |" in table
@@ -220,11 +220,14 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
 
 def test_a_published_study_shows_how_to_run_it(collected, tmp_path):
     root = tmp_path / "root"
-    config = root / "config/studies/demo.yaml"
-    for shown in ("git show {}:config/studies/demo.yaml", "make run CONFIG=config/studies/demo.yaml"):
+    config = root / "docs/findings/demo/study.yaml"
+    for shown in (
+        "git grep -l '^name: demo' {} -- '*.yaml'",
+        "make run CONFIG=docs/findings/demo/study.yaml",
+    ):
         publish(collected, root)
         command = shown.format(read(collected).commit[:7])
-        assert command in (root / "docs/findings/demo.md").read_text()
+        assert command in (root / "docs/findings/demo/README.md").read_text()
         config.parent.mkdir(parents=True, exist_ok=True)
         config.touch()
 
@@ -239,10 +242,10 @@ def test_no_published_width_is_0(collected):
 
 def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, collected, tmp_path):
     study = load_study(config)
-    page = tmp_path / "root/docs/findings/demo.md"
+    page = tmp_path / "root/docs/findings/demo/README.md"
     page.parent.mkdir(parents=True)
     page.write_text("# By hand\n")
-    with pytest.raises(ValueError, match=r"demo\.md: needs one"):
+    with pytest.raises(ValueError, match=r"README\.md: needs one"):
         publish(collected, tmp_path / "root")
     assert [path.name for path in (tmp_path / "root").rglob("*.*")] == ["demo.md"]
     (results / study.runs[0].training / "training/metrics.jsonl").unlink()

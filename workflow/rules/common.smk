@@ -14,14 +14,14 @@ from snakemake.exceptions import WorkflowError
 
 import cadmus
 from cadmus import experiments
-from cadmus.config import TEMPLATES, parse_config, read_changes, read_model, read_yaml
+from cadmus.config import TEMPLATES, parse_config, read_changes, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended, is_same_config
 from cadmus.config.evaluation import Evaluate
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
 from cadmus.model import CARD, FILES as MODEL_FILES, WEIGHTS
-from cadmus.plan import SECONDS, Seconds, training_memory
+from cadmus.plan import training_memory
 from cadmus.plugins import module_of
 from cadmus.store import write_text
 from cadmus.tools import has_gpu, sources_of
@@ -68,7 +68,6 @@ ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
 CORES = max(1, ALL_CORES // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
-CPU_SECONDS = read_model(SECONDS, Seconds)
 # Sections of the config by the steps that depend on them, see rules/config.smk. Shards have no name of the run, so that
 # runs with equal datasets can share them.
 SECTIONS = {

@@ -14,7 +14,7 @@ rule experiment:
     wildcard_constraints:
         experiment="|".join(EXPERIMENTS),
     # The longest first, so that two cores are busy to the end; figures wait.
-    priority: lambda wildcards: round(CPU_SECONDS.of(wildcards.experiment, RUNS[wildcards.run].config))
+    priority: lambda wildcards: EXPERIMENTS[wildcards.experiment].seconds
     conda:
         "../envs/cadmus.yaml"
     # Two at a time, because starting, drawing programs and grading have one thread; a GPU serves one.

@@ -132,6 +132,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=54,
     needs="hidden states",
     attention="causal",
     columns={

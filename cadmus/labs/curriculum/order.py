@@ -76,8 +76,6 @@ class Groups(Order):
             self._counts, self._sorted = np.bincount(levels), np.argsort(levels, kind="stable")
         # Groups in the order in which they join.
         self._stages = np.flatnonzero(self._counts)
-        if self._settings.order == "random":
-            self._stages = generator(self._settings.seed, "order").permutation(self._stages)
 
     def draw(self, step: int, batch_size: int) -> np.ndarray:
         """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""

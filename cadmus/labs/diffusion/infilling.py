@@ -78,6 +78,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=12,
     columns={
         "question": NAME,
         "policy": one_of(POLICIES),

@@ -62,6 +62,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=28,
     needs="the order of masked diffusion",
     attention="full",
     columns={

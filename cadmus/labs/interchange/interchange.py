@@ -78,6 +78,7 @@ def summarize(results: pl.DataFrame) -> Summary:
 
 EXPERIMENT = Experiment(
     measure=measure,
+    seconds=81,
     needs="hidden states",
     attention="causal",
     columns={

@@ -17,7 +17,7 @@ def check(study: "Study") -> None:
     # It reads the settings of the labs, this module among them.
     from cadmus.config.study import LOSSES
 
-    variants = len(study.copied)
+    variants = len(study.variants)
     if variants < VARIANTS or not set(LOSSES) & set(study.compare):
         needed = f"{VARIANTS} variants, got {variants}, and one of {', '.join(LOSSES)} in compare"
         raise ValueError(f"law_flops: a law needs {needed}")

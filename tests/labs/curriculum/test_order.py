@@ -63,8 +63,6 @@ def test_a_mixture_is_endless_epochs():
     ("name", "fields", "stages"),
     [
         ("staged", {}, ["equality", "random", "complete_algorithm"]),
-        ("random", {}, ["complete_algorithm", "equality", "random"]),
-        ("random", {"seed": 1}, ["random", "equality", "complete_algorithm"]),
     ],
 )
 def test_templates_join_in_the_first_half_of_the_steps(name, fields, stages):
