@@ -9,28 +9,15 @@ import pytest
 from tests import recipes
 from tests.checkout import ROOT, copy_folder, environment_of
 
+FOLDERS = ("cadmus", "config", "dev", "docs", "integrations", "models", "tests", "workflow", ".github")
 FILES = (
-    *(
-        "cadmus",
-        "config",
-        "dev",
-        "docs",
-        "integrations",
-        "models",
-        "tests",
-        "workflow",
-        ".github",
-        ".mypy_cache",
-    ),
-    *(
-        "pyproject.toml",
-        "README.md",
-        ".github/CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "Makefile",
-        "dev/docs/mkdocs.yml",
-    ),
-    *("requirements.txt", "setup.py", ".gitignore", "CITATION.cff"),
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "Makefile",
+    "requirements.txt",
+    "setup.py",
 )
 TESTS = (
     *("tests/config/test_schema.py", "tests/evaluate/test_questions.py", "tests/figures/test_figures.py"),
@@ -44,11 +31,11 @@ THROUGH_ALL = "reproducible or described or question or explains or seconds or s
 def copy(tmp_path_factory):
     """Return a copy of the checkout with a template, an experiment with its figure, and an objective."""
     copy = tmp_path_factory.mktemp("recipes") / "cadmus"
-    for name in FILES:
+    for name in (*FOLDERS, ".mypy_cache"):
         if (ROOT / name).is_dir():
             copy_folder(name, copy)
-        elif (ROOT / name).exists():
-            shutil.copy(ROOT / name, copy / name)
+    for name in (*FILES, ".gitignore"):
+        shutil.copy(ROOT / name, copy / name)
     recipes.add_template(copy)
     recipes.add_experiment(copy)
     recipes.add_objective(copy)

@@ -247,7 +247,7 @@ def test_a_page_without_marks_and_missing_runs_are_not_published(config, results
     page.write_text("# By hand\n")
     with pytest.raises(ValueError, match=r"README\.md: needs one"):
         publish(collected, tmp_path / "root")
-    assert [path.name for path in (tmp_path / "root").rglob("*.*")] == ["demo.md"]
+    assert [path.name for path in (tmp_path / "root").rglob("*.*")] == ["README.md"]
     (results / study.runs[0].training / "training/metrics.jsonl").unlink()
     collect(study, results, collected)
     with pytest.raises(SystemExit, match="1 runs are missing"):

@@ -76,7 +76,9 @@ SECTIONS = {
     "train": {"name": True, "seed": True, "dataset": True, "model": True, "train": True},
 }
 for name, experiment in EXPERIMENTS.items():
-    fields = set(Evaluate.model_fields) - set(EXPERIMENTS) - (set() if experiment.dataset else {"split"}) | {name}
+    fields = set(Evaluate.model_fields) - set(EXPERIMENTS) - (set() if experiment.dataset else {"split"}) | {
+        name
+    }
     SECTIONS[name] = dict.fromkeys(("seed", "dataset", "model", "train"), True) | {"evaluate": fields}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
