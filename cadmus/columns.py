@@ -77,7 +77,7 @@ LAYER = Column(int, low=0, high=200)
 
 MEANINGS = {
     "accuracy": "correct over programs; null where nothing was tested",
-    "asked": "what the program is asked about: its expression pair, function, sequence, or text",
+    "subject": "what the program is asked about: its expression pair, function, sequence, or text",
     "balanced": "true in programs whose operators do not tell the comparator",
     "baseline": "value of the best baseline",
     "ceiling": "probability that the best possible answer is solved; null for baselines",

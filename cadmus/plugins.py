@@ -14,7 +14,7 @@ A lab holds all that one finding needs beyond the core; without its folder, noth
 ``STUDY_PARTS`` a :class:`StudyPart` of the results of studies, by the stem of its files
 =============== =========================================================================================
 
-``docs/labs.md`` adds one.
+Files ``configs/NAME.yaml`` of a lab add to the shipped config of that name. ``docs/labs.md`` adds a lab.
 """
 
 import functools

@@ -155,7 +155,7 @@ def join(*pieces: Piece) -> Programs:
     return Programs(data, offsets)
 
 
-def stack(batches: Sequence[Programs]) -> Programs:
+def concat(batches: Sequence[Programs]) -> Programs:
     """Concatenate batches."""
     lengths = np.concatenate([batch.lengths for batch in batches])
     return Programs(np.concatenate([batch.data for batch in batches]), offsets_of(lengths))
@@ -166,7 +166,7 @@ def interleave(variant: np.ndarray, batches: Sequence[Programs]) -> Programs:
     rows = np.empty(len(variant), np.int64)
     # NumPy sorts bytes by counting, 10x faster.
     rows[np.argsort(variant.astype(np.uint8, copy=False), kind="stable")] = np.arange(len(variant))
-    return stack(batches).take(rows)
+    return concat(batches).take(rows)
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
@@ -215,7 +215,7 @@ class Samples:
     def concat(cls, batches: Sequence["Samples"]) -> "Samples":
         templates = [batch.template for batch in batches if batch.template is not None]
         return cls(
-            stack([batch.programs for batch in batches]),
+            concat([batch.programs for batch in batches]),
             np.concatenate([batch.prompt_length for batch in batches]),
             _concat_values(batches, "x"),
             _concat_values(batches, "y"),

@@ -41,6 +41,7 @@ RENAMED = {
     "train.order": "curriculum.order",
     "train.order_seed": "curriculum.seed",
     "train.label_only.share": "fraction",
+    "train.state_labels.magnitude": "top_number",
     "train.verdict": "reinforcement",
 }
 """Earlier names of fields, and their names now."""
@@ -50,6 +51,11 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "study.law_minutes": ([], "laws by minutes", "cd8ba462"),
     "curriculum.seed": (0, "random orders", "cd8ba462"),
     "study.repeat": ({}, "copies of variants", "cd8ba462"),
+    "state_labels.elements": (0, "labels of elements", "cd8ba462"),
+    "state_labels.sum": (0, "labels of sums", "cd8ba462"),
+    "state_labels.call": (0, "labels of calls", "cd8ba462"),
+    "train.state_layer": (None, "other blocks for heads", "cd8ba462"),
+    "train.pair_layer": (None, "other blocks for heads", "cd8ba462"),
     "train.subset": ({"fraction": 1.0, "templates": None}, "subsets of the training programs", "cd8ba462"),
     "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
     "reinforcement.reward": ("solved", "reward of each token", "cd8ba462"),
@@ -83,11 +89,6 @@ class Config(Section):
         if (length or needed) < needed:
             problem = f"{length} is too short for programs of dataset.max_length"
             raise ValueError(f"train.row_length: {problem}; set at least {needed}")
-        layers = self.model.layers
-        for field in ("state_layer", "pair_layer"):
-            layer = getattr(self.train, field)
-            if layer is not None and layer > layers:
-                raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         for parent in (self.model, self.train, self.evaluate):
@@ -227,8 +228,12 @@ def find_config(config: Path | str, folder: Path | None = None) -> Path:
 def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
     """Merge the values of the file ``path`` into the config that their key ``extends`` names.
 
-    A path in ``extends`` is relative to the folder of ``path``; the files ``above`` extend this one.
+    A path in ``extends`` is relative to the folder of ``path``; the files ``above`` extend this one. To a
+    shipped config, labs add their parts.
     """
+    if path.parent.resolve() == CONFIGS.resolve() and isinstance(values, dict):
+        for part in sorted(plugins.FOLDER.glob(f"*/configs/{path.name}")):
+            values = merged(values, read_yaml(part))
     if not isinstance(values, dict) or EXTENDS not in values:
         return values
     if not above and "name" not in values:

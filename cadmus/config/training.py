@@ -76,14 +76,8 @@ class StateLabels(Section):
 
     top: NonNegative = 1.0
     """value on top of the stack"""
-    elements: NonNegative = 0.0
-    """its first elements, if it is a sequence"""
-    sum: NonNegative = 0.0
-    """their sum"""
-    call: NonNegative = 0.0
-    """subroutine 0 of the value on top, once it is defined"""
-    magnitude: NonNegative = 0.0
-    """the number on top, by regression; the labels above are classes"""
+    top_number: NonNegative = 0.0
+    """the number on top, by regression; `top` is a class"""
     second: NonNegative = 0.0
     """the number below the one on top, by regression"""
     difference: NonNegative = 0.0
@@ -94,19 +88,13 @@ class StateLabels(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "StateLabels":
-        if not self.classes() and not self.numbers():
+        if not self.top and not self.numbers():
             raise ValueError("all weights are 0; set state_weight 0 to train without state supervision")
         return self
 
-    def classes(self) -> dict[str, float]:
-        """Return the labels that are classes and not left out, with their weights."""
-        return self._weights("top", "elements", "sum", "call")
-
     def numbers(self) -> dict[str, float]:
         """Return the labels that are numbers and not left out, with their weights."""
-        return self._weights("magnitude", "second", "difference")
-
-    def _weights(self, *names: str) -> dict[str, float]:
+        names = ("top_number", "second", "difference")
         return {name: weight for name in names if (weight := getattr(self, name))}
 
 
@@ -204,10 +192,6 @@ class Train(Section):
     not exported; 0 trains without"""
     state_labels: StateLabels = StateLabels()
     """what it predicts"""
-    state_layer: Positive | None = None
-    """block whose output predicts the state; two before the last when null"""
-    pair_layer: Positive | None = None
-    """block whose output predicts `second` and `difference`; one before the last when null"""
     reinforcement: Reinforcement = Reinforcement()
     """reinforcement learning in the last steps"""
     previous_token_heads: Count = 2
@@ -233,7 +217,7 @@ class Train(Section):
     """exports during training, for accuracy by compute; log-spaced over the steps, including the last"""
 
     def unused(self) -> Collection[str]:
-        unused = [] if self.state_weight else ["state_labels", "state_layer", "pair_layer"]
+        unused = [] if self.state_weight else ["state_labels"]
         if self.optimizer != "muon":
             unused += ["matrix_learning_rate"]
         return unused

@@ -19,9 +19,9 @@ from cadmus.dataset.manifest import read_manifest, stream_split
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Policy, TaskBatch, grade
-from cadmus.evaluate.questions import things_asked
+from cadmus.evaluate.questions import subjects_of
 from cadmus.evaluate.rewriting import rules
-from cadmus.programs import Programs, Samples, join, stack
+from cadmus.programs import Programs, Samples, concat, join
 from cadmus.tools import generator, progress
 from cadmus.vm.compiled import are_true
 
@@ -55,7 +55,7 @@ class Learned:
         self.seen: dict[str, set[str]] = {task.name: set() for task in tasks}
         counts: dict[str, Counter[str]] = {task.name: Counter() for task in tasks}
         # Only the subjects that tests ask about: those of all training programs would fill the memory.
-        tested = {task.name: things_asked(task.question, task.programs, task.prompt_length) for task in tasks}
+        tested = {task.name: subjects_of(task.question, task.programs, task.prompt_length) for task in tasks}
         files = [file for file in read_manifest(directory).files if file.split == "train"]
         shards = stream_split(directory, "train")
         for file, shard in zip(progress("baselines", files), shards, strict=True):
@@ -64,7 +64,7 @@ class Learned:
                     counts[task.name] += self._read(task, shard)
                     if len(counts[task.name]) > _COUNTED:
                         counts[task.name] = Counter(_most(counts[task.name], _COUNTED // 2))
-                    subjects = things_asked(task.question, shard.programs, shard.prompt_length)
+                    subjects = subjects_of(task.question, shard.programs, shard.prompt_length)
                     is_tested = subjects.is_in(tested[task.name].implode())
                     self.seen[task.name].update(subjects.filter(is_tested))
         self.frequent = {name: [*_most(of_name, _FREQUENT)] for name, of_name in counts.items()}
@@ -76,8 +76,8 @@ class Learned:
         rest = programs.suffixes(prompt_length)
         first = np.arange(min(len(rows), _EXAMPLES - len(self.prompts[task.name])))
         prompts = programs.prefixes(prompt_length)
-        self.prompts[task.name] = stack([self.prompts[task.name], prompts.take(first)])
-        self.completions[task.name] = stack([self.completions[task.name], rest.take(first)])
+        self.prompts[task.name] = concat([self.prompts[task.name], prompts.take(first)])
+        self.completions[task.name] = concat([self.completions[task.name], rest.take(first)])
         counts = pl.Series("completion", rest.to_arrow()).value_counts()
         # By text among equals, because value_counts has no order.
         most = counts.sort("count", "completion", descending=[True, False]).head(_FREQUENT)

@@ -11,7 +11,7 @@ import polars as pl
 from cadmus.config import Config, Dataset
 from cadmus.dataset.splits import TEST, TRAIN, excluded_pairs, split_of
 from cadmus.errors import InputError
-from cadmus.programs import Programs, join, stack
+from cadmus.programs import Programs, concat, join
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import HALF, short_expressions
 from cadmus.tools import generator
@@ -55,7 +55,7 @@ def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.
         owners.append(owner[rows])
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
-    return x, y, stack(batches).take(order), owner[order]
+    return x, y, concat(batches).take(order), owner[order]
 
 
 class _Walks:

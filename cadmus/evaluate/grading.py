@@ -12,7 +12,7 @@ import polars as pl
 
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import Question, questions_of, things_asked
+from cadmus.evaluate.questions import Question, questions_of, subjects_of
 from cadmus.evaluate.results import MODEL
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
@@ -72,7 +72,7 @@ def grade(tasks: list[TaskBatch], policy: Policy, name: str, dataset: Dataset) -
                     "question": task.name,
                     "program": task.programs.to_strings(),
                     "prompt_length": task.prompt_length,
-                    "asked": things_asked(task.question, task.programs, task.prompt_length),
+                    "subject": subjects_of(task.question, task.programs, task.prompt_length),
                     "completion": completed.texts,
                     "ended": ended,
                     "uses_drop": completed.uses_drop,
@@ -105,7 +105,7 @@ def grade_samples(
         for task in tasks
     ]
     graded = grade(repeated, policy, name, dataset)
-    identity = ("policy", "template", "question", "program", "prompt_length", "asked")
+    identity = ("policy", "template", "question", "program", "prompt_length", "subject")
     defined = pl.col("fits").is_not_null().all()
     # By position: with `repeats`, a program may be in a split twice.
     counted = graded.group_by(pl.int_range(pl.len()) // samples, maintain_order=True).agg(

@@ -130,7 +130,7 @@ class Question:
     """End of the prompt, as text for documents."""
     solved: str = _ANSWER
     """Condition on a completion, as text for documents."""
-    about: str = "program"
+    subject: str = "program"
     """Subject: "expression pair", "function", "sequence" or "program"."""
     cut: Cut = _where_not_written
     solves: Callable[[Completed], np.ndarray] = criteria.written_answer
@@ -185,7 +185,7 @@ _asks_for_comparator = partial(
 )
 
 QUESTIONS: dict[str, Question] = {
-    "basic_math": _asks_for_comparator("basic_math", about="expression pair", cut=_as_sampled),
+    "basic_math": _asks_for_comparator("basic_math", subject="expression pair", cut=_as_sampled),
     "equality": Question(
         "equality",
         "after the first expression, unless the second looks like a copy of it",
@@ -202,11 +202,11 @@ QUESTIONS: dict[str, Question] = {
     "equality_comparator": _asks_for_comparator(
         "equality",
         solved=f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant solves all",
-        about="expression pair",
+        subject="expression pair",
         cut=_before_the_last,
     ),
-    "less_greater": _asks_for_comparator("less_greater", about="expression pair", cut=_as_sampled),
-    "subroutines": _asks_for_comparator("subroutines", about="function", cut=_before_a_comparator),
+    "less_greater": _asks_for_comparator("less_greater", subject="expression pair", cut=_as_sampled),
+    "subroutines": _asks_for_comparator("subroutines", subject="function", cut=_before_a_comparator),
     "subroutines_definition": Question(
         "subroutines",
         "before the last definition, after its call and the comparison, unless it is long or its value does "
@@ -232,8 +232,8 @@ QUESTIONS: dict[str, Question] = {
         open=True,
         extensions=continuations.two_more,
     ),
-    "basic_sequences": Question("basic_sequences", about="sequence"),
-    "advanced_sequences": Question("advanced_sequences", about="sequence"),
+    "basic_sequences": Question("basic_sequences", subject="sequence"),
+    "advanced_sequences": Question("advanced_sequences", subject="sequence"),
     "apply_labels": Question(
         "apply_labels",
         "before the label",
@@ -295,16 +295,16 @@ def definitions() -> list[list[str]]:
     return [[title(name), question.prompt, question.solved] for name, question in QUESTIONS.items()]
 
 
-def things_asked(question: Question, programs: Programs, prompt_length: np.ndarray) -> "pl.Series":
+def subjects_of(question: Question, programs: Programs, prompt_length: np.ndarray) -> "pl.Series":
     """Return the subject of each program as text: strings, shape (n,).
 
     Sequences are those of the prompt, because an answer may also be one.
     """
     import polars as pl
 
-    searched = programs.prefixes(prompt_length) if question.about == "sequence" else programs
+    searched = programs.prefixes(prompt_length) if question.subject == "sequence" else programs
     texts = pl.Series("program", searched.to_arrow())
-    if question.about == "expression pair":
+    if question.subject == "expression pair":
         starts = pl.Series("start", second_expressions(programs))
         pair = pl.DataFrame([texts, starts]).select(
             pl.col("program").str.slice(0, pl.col("start")).alias("first"),
@@ -313,5 +313,5 @@ def things_asked(question: Question, programs: Programs, prompt_length: np.ndarr
         # In either order: the comparator follows from the other program's.
         sides = pl.min_horizontal("first", "second"), pl.max_horizontal("first", "second")
         return pair.select(pl.concat_str(*sides, separator=" ")).to_series()
-    pattern = {"function": r"\\[^;]*;?", "sequence": r"u(?:[0-9tZ]b)*|[0-9]I"}.get(question.about)
+    pattern = {"function": r"\\[^;]*;?", "sequence": r"u(?:[0-9tZ]b)*|[0-9]I"}.get(question.subject)
     return texts if pattern is None else texts.str.extract_all(pattern).list.join(" ")

@@ -116,7 +116,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
             return
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
         # The gap is paired by row, so both must have the same programs.
-        if not model["asked"].equals(graded[best]["asked"]):
+        if not model["subject"].equals(graded[best]["subject"]):
             raise InputError(f"policy {best}: completed other programs than the model")
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = by_cluster(both, [metric, "baseline"])
@@ -227,8 +227,8 @@ def by_group(
 
 
 def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arguments of a bootstrap of truth values: a row per program, clustered by ``asked``."""
-    _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
+    """Return the arguments of a bootstrap of truth values: a row per program, clustered by ``subject``."""
+    _, cluster = np.unique(graded["subject"].to_numpy().astype(str), return_inverse=True)
     programs = np.bincount(cluster)
     correct = np.zeros((len(programs), len(columns)))
     # Not `correct[cluster] +=`, which counts one program of each cluster.

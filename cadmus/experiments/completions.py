@@ -34,7 +34,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     graded = grade_model(subject.model(), tasks, dataset).with_columns(ceiling)
     learned = Learned(subject.dataset_directory(), tasks)
     completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)], how="diagonal")
-    things = completions.select("question", "asked").iter_rows()
+    things = completions.select("question", "subject").iter_rows()
     return completions.with_columns(
         pl.Series("seen", [thing in learned.seen[question] for question, thing in things]),
         pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
@@ -104,7 +104,7 @@ ASKED = {
     "question": NAME,
     "program": PROGRAM,
     "prompt_length": POSITIVE,
-    "asked": TEXT,
+    "subject": TEXT,
 }
 """Columns that say who was asked what."""
 _OF_MODEL = pl.col("policy") == "model"

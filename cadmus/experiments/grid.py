@@ -9,7 +9,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS
 from cadmus.evaluate.regions import summary as by_region
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
-from cadmus.programs import TOKEN_OF_BYTE, Programs, stack
+from cadmus.programs import TOKEN_OF_BYTE, Programs, concat
 from cadmus.tools import generator, progress
 
 _PROGRAMS_AT_ONCE = 8_192
@@ -40,7 +40,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     balanced = _balanced_programs(config, np.unique(x))
     balanced_values, balanced_pair = np.unique(values_of(balanced), axis=1, return_inverse=True)
     x, y = np.concatenate([[x, y], balanced_values], axis=1)
-    programs, pair = stack([programs, balanced]), np.concatenate([pair, pixels + balanced_pair])
+    programs, pair = concat([programs, balanced]), np.concatenate([pair, pixels + balanced_pair])
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
@@ -73,7 +73,7 @@ def _balanced_programs(config: Config, axis: np.ndarray) -> Programs:
 
     rng, n = generator(config.seed, "balanced comparisons"), config.evaluate.grid.balanced
     inside = balanced_comparisons(rng, n, config.dataset)
-    return stack([inside, *(balanced_outside(rng, n, config.dataset, axis, region) for region in OUTSIDE)])
+    return concat([inside, *(balanced_outside(rng, n, config.dataset, axis, region) for region in OUTSIDE)])
 
 
 def _learned(

@@ -24,7 +24,7 @@ from cadmus.errors import InputError, RankLocalError, reading
 from cadmus.model.export import weights_digest
 from cadmus.records import Record, Sealed
 from cadmus.train import paths
-from cadmus.train.engine import Read, count_adam_steps, gather
+from cadmus.train.engine import ReadTensor, count_adam_steps, gather
 from cadmus.train.metrics import Progress
 from cadmus.train.muon import ROW_SQUARES
 from cadmus.train.ranks import on_first_rank
@@ -174,7 +174,7 @@ class Saved(NamedTuple):
     values: dict[str, Any]
 
     @contextmanager
-    def tensors(self, model: nn.Module) -> Iterator[Read]:
+    def tensors(self, model: nn.Module) -> Iterator[ReadTensor]:
         """Open the training state of ``model``; yield the function that reads a tensor of it."""
         # The first rank has found the checkpoint; another node may see it later.
         deadline = time.monotonic() + VISIBLE_SECONDS

@@ -18,13 +18,13 @@ from cadmus import store
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
 
-Read = Callable[[Collection[str] | None], Iterable[Samples]]
+ReadSplit = Callable[[Collection[str] | None], Iterable[Samples]]
 """Returns the training programs of some templates, or all, in parts."""
 _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 """Types of the arrays that the ranks of a node share, by the name of their file."""
 
 
-def share(read: Read) -> Samples:
+def share(read: ReadSplit) -> Samples:
     """Return the training programs of all templates.
 
     All ranks call this together, and all raise the InputError of one; the first of each node calls ``read``.
@@ -55,7 +55,7 @@ def share(read: Read) -> Samples:
     return Samples(Programs(data, offsets), prompt_lengths)
 
 
-def _write(directory: Path, read: Read) -> None:
+def _write(directory: Path, read: ReadSplit) -> None:
     """Write training programs as arrays; part by part, as all of them may not fit into memory twice."""
     end = np.zeros(1, np.int64)
     with ExitStack() as stack:

@@ -36,7 +36,7 @@ from cadmus.train.muon import ADAM_KINDS, WEIGHT, Muon, momentum_decay
 PATIENCE = timedelta(hours=1)
 """Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
 gradients in its own group, with torch's timeout of 10 minutes, so all ranks synchronize before a step."""
-Read = Callable[[str], Tensor]
+ReadTensor = Callable[[str], Tensor]
 """Returns a full tensor of the training state by its name: its kind, ``/`` and that of its parameter."""
 
 
@@ -210,7 +210,7 @@ def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
     return train.learning_rate * factor
 
 
-def load_weights(model: nn.Module, read: Read) -> None:
+def load_weights(model: nn.Module, read: ReadTensor) -> None:
     """Copy weights into a model that no engine wraps yet."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -221,7 +221,7 @@ def gather(engine: Any, weights_only: bool = False) -> dict[str, Tensor]:
     """Gather the training state on the first rank; all ranks call this together.
 
     The engine has taken at least one step, unless only weights are wanted. Returns fp32 tensors on the CPU,
-    in the shapes of the parameters, by the names of :data:`Read`; nothing on the other ranks.
+    in the shapes of the parameters, by the names of :data:`ReadTensor`; nothing on the other ranks.
     """
     first = torch.distributed.get_rank() == 0
     if isinstance(engine.optimizer, Muon):
@@ -242,7 +242,7 @@ def gather(engine: Any, weights_only: bool = False) -> dict[str, Tensor]:
     return gathered
 
 
-def restore(engine: Any, read: Read, adam_steps: int, row_length: int) -> None:
+def restore(engine: Any, read: ReadTensor, adam_steps: int, row_length: int) -> None:
     """Restore a state that was gathered after ``adam_steps`` in a new engine whose model has its weights.
 
     The rows of the training have ``row_length`` tokens.

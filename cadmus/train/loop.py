@@ -55,7 +55,7 @@ class Launched(NamedTuple):
 
 def train(
     run: config.Config,
-    read: data.Read,
+    read: data.ReadSplit,
     data_digest: str,
     paths: RunPaths,
     log: Callable[[str], None] = print,
@@ -102,7 +102,7 @@ class Training:
     def __init__(
         self,
         run: config.Config,
-        read: data.Read,
+        read: data.ReadSplit,
         data_digest: str,
         paths: RunPaths,
         place: Place,

@@ -27,7 +27,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
-from cadmus.programs import stack
+from cadmus.programs import concat
 from cadmus.tools import progress
 from cadmus.train import NO_TARGET
 from cadmus.train.packing import Drawn, pack_batch
@@ -90,7 +90,7 @@ def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
     programs = run.train.batch_size
     names = configs.OF_THE_PAPER
     each = -(-programs // len(names))
-    drawn = stack([sample(run.dataset, 0, name, "train", 0, each).programs for name in names])
+    drawn = concat([sample(run.dataset, 0, name, "train", 0, each).programs for name in names])
     drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
     packed = pack_batch(Drawn.of(drawn, np.ones(programs)), run.row_length)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

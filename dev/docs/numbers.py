@@ -72,7 +72,7 @@ def _states(study: StudyRuns, results: Path) -> Figure:
     axes = figure.subplots(2, len(_STATES), squeeze=False)
     for column, variant in zip(axes.T, _STATES, strict=True):
         run = next(run for run in study.runs if run.variant == variant)
-        model, train = Cadmus.load(results / run.training / "model"), run.config.train
+        model = Cadmus.load(results / run.training / "model")
         x, y, programs, pair = grid_programs(run.config)
         chosen = np.random.default_rng(0).permutation(len(programs))[:_PROGRAMS]
         x, y = x[pair[chosen]], y[pair[chosen]]
@@ -82,8 +82,8 @@ def _states(study: StudyRuns, results: Path) -> Figure:
         values = run.config.dataset.values
         outside = (np.minimum(x, y) < values.low) | (np.maximum(x, y) > values.high)
         places = [
-            (train.state_layer or run.config.model.layers - 2, HALF - 1, x, "value of the first expression"),
-            (train.pair_layer or run.config.model.layers - 1, 2 * HALF - 1, x - y, "difference"),
+            (run.config.model.layers - 2, HALF - 1, x, "value of the first expression"),
+            (run.config.model.layers - 1, 2 * HALF - 1, x - y, "difference"),
         ]
         for each, (layer, token, shown, _) in zip(column, places, strict=True):
             found = layers[layer, :, token]

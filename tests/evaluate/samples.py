@@ -36,7 +36,7 @@ def completions_of(
     n = len(solved)
     right = pl.Series(solved, dtype=pl.Boolean)
     asked = [str(k) for k in range(n)]
-    facts = {"program": "34+7=", "prompt_length": 4, "asked": asked, "completion": "=", "ended": True}
+    facts = {"program": "34+7=", "prompt_length": 4, "subject": asked, "completion": "=", "ended": True}
     facts |= {"uses_drop": False, "seen": False, "training_programs": 800, **dict.fromkeys(METRICS, right)}
     fits = right if question == "complete_algorithm" else pl.Series([None] * n, dtype=pl.Boolean)
     ceiling = pl.Series([1.0 if policy == "model" else None] * n, dtype=pl.Float64)

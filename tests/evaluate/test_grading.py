@@ -54,7 +54,7 @@ def test_metrics_differ_by_completion() -> None:
     completions = graded(samples_of("basic_math", *programs, prompt_length=4), dict(programs.values()))
     assert completions.columns == [*ASKED, "completion", "ended", "uses_drop", *METRICS]
     assert completions["program"].to_list() == list(programs)
-    assert completions["asked"].to_list() == [" ".join(sorted(["34+", text[3]])) for text in programs]
+    assert completions["subject"].to_list() == [" ".join(sorted(["34+", text[3]])) for text in programs]
     assert completions["prompt_length"].to_list() == [4] * 7
     assert completions["completion"].to_list() == [answer or "" for _, answer in programs.values()]
     assert completions["ended"].to_list() == [answer is not None for _, answer in programs.values()]

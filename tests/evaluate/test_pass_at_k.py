@@ -101,7 +101,7 @@ def test_a_question_that_no_training_program_is_asked_is_completed_with_nothing(
 
 def results(solved: list[int], asked: list[str]) -> pl.DataFrame:
     """Return results of one question with four samples per program."""
-    rows = {"question": "equality", "policy": MODEL, "asked": asked, "samples": 4, "solved": solved}
+    rows = {"question": "equality", "policy": MODEL, "subject": asked, "samples": 4, "solved": solved}
     return pl.DataFrame(rows).with_columns(
         verified=pl.lit(4),
         fits=pl.lit(None, pl.Int64),

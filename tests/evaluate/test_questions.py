@@ -13,7 +13,7 @@ from cadmus import isa
 from cadmus.config import TEMPLATE_OF, TEMPLATES
 from cadmus.evaluate.criteria import DEFINITION
 from cadmus.evaluate.grading import TaskBatch, grade
-from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
+from cadmus.evaluate.questions import QUESTIONS, questions_of, subjects_of
 from cadmus.programs import Programs
 from cadmus.templates.behavior import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
@@ -295,7 +295,7 @@ def test_things_asked(name: str, programs: list[str], asked: list[str]) -> None:
     """A space ends the prompt."""
     lengths = np.array([program.index(" ") for program in programs])
     joined = Programs.from_strings(program.replace(" ", "") for program in programs)
-    assert things_asked(QUESTIONS[name], joined, lengths).to_list() == asked
+    assert subjects_of(QUESTIONS[name], joined, lengths).to_list() == asked
 
 
 def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:

@@ -60,7 +60,7 @@ def test_programs_that_ask_about_the_same_are_one_cluster() -> None:
     right = same % 2 == 0
     alone, clustered = (
         accuracy_by(completions_of("random", "model", right, **columns)).row(0, named=True)
-        for columns in ({}, {"asked": same.astype(str)})
+        for columns in ({}, {"subject": same.astype(str)})
     )
     assert alone["accuracy"] == clustered["accuracy"] == 0.5
     width = [row["high"] - row["low"] for row in (alone, clustered)]
@@ -114,8 +114,8 @@ def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
 
 
 def test_gaps_of_other_programs_are_refused() -> None:
-    model = pl.DataFrame({"policy": "model", "question": "random", "asked": ["1", "2"]})
-    other = pl.DataFrame({"policy": "linear", "question": "random", "asked": ["2", "1"]})
+    model = pl.DataFrame({"policy": "model", "question": "random", "subject": ["1", "2"]})
+    other = pl.DataFrame({"policy": "linear", "question": "random", "subject": ["2", "1"]})
     graded = pl.concat([model, other]).with_columns(pl.lit(True).alias(metric) for metric in METRICS)
     with pytest.raises(ValueError, match="policy linear: completed other programs than the model"):
         gaps_by(graded, "question")

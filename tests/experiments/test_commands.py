@@ -125,7 +125,7 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
     # Training programs come from the manifest.
     assert set(results["training_programs"]) == {40}
     assert results["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
-    shared = ["template", "question", "program", "prompt_length", "asked", "seen", "training_programs"]
+    shared = ["template", "question", "program", "prompt_length", "subject", "seen", "training_programs"]
     comparisons = ["equality_comparator", "less_greater"]
     absent = {"operators": ["equality"], **dict.fromkeys(["copy", "rewrite", "retrieval"], comparisons)}
     for (policy,), of_policy in results.group_by("policy"):
@@ -138,7 +138,7 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
         for template, program, start in zip(train.template, train.programs.to_strings(), starts, strict=True)
     }
     assert results["seen"].to_list() == [
-        pair in trained for pair in results.select("template", "asked").rows()
+        pair in trained for pair in results.select("template", "subject").rows()
     ]
 
 

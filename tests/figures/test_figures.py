@@ -89,7 +89,7 @@ def completions() -> pl.DataFrame:
     columns = {
         "program": ["1" * (2 + k % 8) for k in number],
         "prompt_length": 1 + number % 8,
-        "asked": (number % 100).astype(str),
+        "subject": (number % 100).astype(str),
         "completion": [f"<{k}" for k in number],
         "uses_drop": number % 8 == 0,
         "ended": number % 16 != 4,
@@ -127,7 +127,7 @@ def samples() -> pl.DataFrame:
             "ceiling": [0.8 if question.ceiling else 1.0 for _, question in questions],
         }
     ).with_columns(
-        asked=(number % 20).cast(pl.String),
+        subject=(number % 20).cast(pl.String),
         solved=number % 5,
         verified=number % 5 + 4,
         greedy_solved=number % 2 == 0,
@@ -200,7 +200,7 @@ def results_of(source: str) -> pl.DataFrame:
     return pl.DataFrame({name: values(each) for name, each in declared.columns.items()}, declared.schema)
 
 
-ANYTHING = {"program": "34+7=", "template": "equality", "asked": "34+7", "prompt_length": 4}
+ANYTHING = {"program": "34+7=", "template": "equality", "subject": "34+7", "prompt_length": 4}
 """Values of columns that no figure reads, if they are not 0, nor null where that is allowed."""
 
 
@@ -514,7 +514,7 @@ def test_bins_are_of_eight_executed_instructions() -> None:
     # Seven and eight instructions, and nine with those of the call.
     programs = ["34+5+6=", "34+5+6+=", "\\2*3+;4f9f="]
     rows = completions_of("equality", "model", np.ones(300, np.bool_), program=programs * 100)
-    binned = accuracy_by_execution.data(rows.with_columns(asked=pl.int_range(300).cast(pl.String)))
+    binned = accuracy_by_execution.data(rows.with_columns(subject=pl.int_range(300).cast(pl.String)))
     assert dict(binned.filter(policy="model").select("executed", "programs").iter_rows()) == {0: 100, 8: 200}
 
 

@@ -9,10 +9,7 @@ from cadmus.config import Dataset, StateLabels
 from cadmus.programs import Programs
 from cadmus.train.labels import (
     CLASSES,
-    ELEMENTS,
     MOST,
-    NO_TARGET,
-    columns,
     state_labels,
 )
 from cadmus.vm.reference import Sequence, Value, run
@@ -21,12 +18,8 @@ from tests.model.models import random_programs
 NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
 
 
-def only(name: str) -> StateLabels:
-    return StateLabels(**{"top": 0.0, name: 1.0})
-
-
-def classes(programs: Programs, wanted: StateLabels) -> np.ndarray:
-    return state_labels(programs, wanted, Dataset())[0]
+def classes(programs: Programs) -> np.ndarray:
+    return state_labels(programs, StateLabels(), Dataset())[0]
 
 
 def label(value: Value) -> int:
@@ -46,35 +39,14 @@ def top(program: str) -> Value:
     return outputs[-1] if outputs else None
 
 
-def elements(program: str) -> list[int]:
-    value = top(program)
-    found = [label(element) for element in value] if isinstance(value, Sequence) else []
-    return [*found, *[NO_TARGET] * ELEMENTS][:ELEMENTS]
-
-
-def optional(program: str) -> int:
-    return NO_TARGET if top(program) is None else label(top(program))
-
-
-def test_each_element_has_a_column() -> None:
-    assert columns(StateLabels(elements=0.5)) == [1.0, 0.5, 0.5, 0.5]
-
-
-@pytest.mark.parametrize("name", ["top", "elements", "call", "sum"])
-def test_labels_are_what_every_prefix_leaves(name) -> None:
+def test_labels_are_what_every_prefix_leaves() -> None:
     texts = random_programs(300, 1, 14).to_strings()
     # A definition after its call changes what earlier instructions leave.
     texts += ["8f2=\\3-E2>R;", "u1b2b3bf!u1bf\\L2>;", "99*9*", "\\41-*;9f55*2+=", "\\5>;u3b7b9b9bEm:"]
     prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
-    wanted = {
-        "top": lambda: [[label(top(prefix))] for prefix in prefixes],
-        "elements": lambda: [elements(prefix) for prefix in prefixes],
-        "call": lambda: [[optional(prefix + "f")] for prefix in prefixes],
-        "sum": lambda: [[optional(prefix + "$")] for prefix in prefixes],
-    }[name]()
-    found = classes(Programs.from_strings(texts), only(name))
-    assert found.tolist() == wanted
-    assert set(found.flat) <= {NO_TARGET, *range(CLASSES)}
+    found = classes(Programs.from_strings(texts))
+    assert found.tolist() == [label(top(prefix)) for prefix in prefixes]
+    assert set(found.tolist()) <= set(range(CLASSES))
 
 
 def number(value: Value) -> float:
@@ -84,17 +56,17 @@ def number(value: Value) -> float:
 
 def test_numbers_are_those_of_every_prefix() -> None:
     texts = [*random_programs(300, 1, 14).to_strings(), "99*9*", "99*9+98*-", "u1b34", "34+7=", "88*2*1-E1+"]
-    wanted = StateLabels(top=0, magnitude=1, second=1, difference=1, uncompared=True)
+    wanted = StateLabels(top=0, top_number=1, second=1, difference=1, uncompared=True)
     _, found = state_labels(Programs.from_strings(texts), wanted, Dataset())
     prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
     assert found[-1].tolist() == pytest.approx([math.nan, 127, math.nan], nan_ok=True)
-    for prefix, (magnitude, second, difference) in zip(prefixes, found.tolist(), strict=True):
+    for prefix, (top_number, second, difference) in zip(prefixes, found.tolist(), strict=True):
         outputs = [None, None, *run(prefix).outputs]
         below, top_one = map(number, outputs[-2:])
         if len(run(prefix + "_").outputs) == len(run(prefix).outputs):
             # In a definition, where only the number on top has a label.
             below = math.nan
-        assert [magnitude, second, difference] == pytest.approx(
+        assert [top_number, second, difference] == pytest.approx(
             [top_one, below, below - top_one], nan_ok=True
         )
 
@@ -125,5 +97,5 @@ def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> Non
     ],
 )
 def test_classes_of_labels(program, label):
-    labels = classes(Programs.from_strings([program]), StateLabels())
-    assert labels[-1, 0] == label
+    labels = classes(Programs.from_strings([program]))
+    assert labels[-1] == label

@@ -34,7 +34,7 @@ SMALL = run_config()["model"]
         run_config(recipe="paper"),
         run_config(recipe="paper", precision="fp32", micro_batch_size=8),
         run_config(reinforcement={"fraction": 0.7, "questions": ["random"], "prompts": 4}),
-        run_config(state_weight=1.0, state_labels={"magnitude": 1.0, "second": 1.0, "difference": 1.0}),
+        run_config(state_weight=1.0, state_labels={"top_number": 1.0, "second": 1.0, "difference": 1.0}),
         *(config.merged(run_config(), changes) for changes in labs.samples("RUNS").values()),
     ],
     ids=["muon", "adam", "adam-accumulated", "reinforcement", "states", *labs.samples("RUNS")],
@@ -87,7 +87,7 @@ def train_ahead(directory: Path, data_digest: str) -> None:
 
 
 def test_losses_do_not_depend_on_ranks(tmp_path):
-    labels = {"top": 1.0, "elements": 0.5, "call": 0.2, "sum": 0.1}
+    labels = {"top": 1.0, "top_number": 0.5, "second": 0.2, "difference": 0.1}
     fields = {"state_weight": 0.5, "state_labels": labels, "precision": "fp32"}
     assert train(tmp_path / "one", run_config(**fields)) == 0
     assert train(tmp_path / "parts", run_config(**fields, micro_batch_size=8)) == 0

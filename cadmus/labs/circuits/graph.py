@@ -33,7 +33,7 @@ from cadmus.tools import progress
 EMBEDDING, OUTPUT = "embedding", "output"
 INPUTS = ("query", "key", "value")
 CIRCUITS = 26  # sizes of circuits that are measured
-Read = Callable[[int, Tensor, list[Tensor]], Tensor]
+ReadLayer = Callable[[int, Tensor, list[Tensor]], Tensor]
 """Maps the number of a receiver, the residual stream (R, L, D) and what the senders before it have written,
 (R, L, D) each, to what it reads: (R, L, D)."""
 
@@ -119,7 +119,7 @@ class Graph:
         return x_RLD
 
     def forward(
-        self, x_RLD: Tensor, read: Read | None = None, start: int = 0, sent: Sequence[Tensor] = ()
+        self, x_RLD: Tensor, read: ReadLayer | None = None, start: int = 0, sent: Sequence[Tensor] = ()
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the logits after the last tokens, (R, V), and what each sender writes: (R, L, D) each.
 

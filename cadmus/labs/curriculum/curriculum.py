@@ -14,7 +14,7 @@ from cadmus.evaluate.questions import questions_of
 from cadmus.labs.curriculum.order import Groups
 from cadmus.labs.curriculum.settings import Curriculum as Settings
 from cadmus.model.flops import causal_pairs, training_flops
-from cadmus.programs import Samples, join, stack
+from cadmus.programs import Samples, concat, join
 from cadmus.tools import generator
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Setting
@@ -68,7 +68,7 @@ class Curriculum(Objective):
         super().start(step)
         if not self._measures or step % self._interval:
             return
-        programs = stack([programs for _, _, programs, _ in self._tasks])
+        programs = concat([programs for _, _, programs, _ in self._tasks])
         lengths = np.concatenate([prompt_length for *_, prompt_length in self._tasks])
         prompts = programs.prefixes(lengths)
         limits = np.full(len(prompts), self._run.dataset.max_length)

@@ -138,7 +138,7 @@ class Interchange(Objective):
         settings = InterchangeTraining.below(run.train)
 
         def change(layer: int, x_RLD: Tensor, heads: Mapping[str, Head], exchange: Exchange) -> Tensor:
-            # What reads the variable; the magnitude is the last output of its head.
+            # What reads the variable; the number on top is the last output of its head.
             head = heads["pair" if settings.variable == "comparison" else "state"]
             if layer != head.layer:
                 return x_RLD

@@ -13,7 +13,7 @@ from cadmus.config import Dataset
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.labs.numbers.settings import LabelOnly
-from cadmus.programs import Programs, join, stack
+from cadmus.programs import Programs, concat, join
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import HALF, short_expressions
 from cadmus.tools import generator
@@ -40,7 +40,7 @@ def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: D
         # A pair of another split would be a hint at its answer.
         split = split_of(join(pairs, comparator(x, y)), dataset.eval_fraction)
         drawn.append(pairs.take(np.flatnonzero(split == TRAIN)))
-    return stack(drawn).take(np.arange(n))
+    return concat(drawn).take(np.arange(n))
 
 
 class LabelOnlyPairs(Supervision):
@@ -57,7 +57,7 @@ class LabelOnlyPairs(Supervision):
         none = np.zeros(self.added, np.int64)
         return replace(
             drawn,
-            programs=stack([drawn.programs, programs]),
+            programs=concat([drawn.programs, programs]),
             prompt_lengths=np.append(drawn.prompt_lengths, none),
             targets=np.append(drawn.targets, none),
             completion_targets=np.append(drawn.completion_targets, none),

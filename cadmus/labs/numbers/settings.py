@@ -47,7 +47,7 @@ class InterchangeTraining(Section):
     """fraction of the states that are exchanged; 0 trains without"""
     variable: Literal["comparison", "value"] = "comparison"
     """what is kept: before a comparator what `second` and `difference` read, or before another answer what
-    `magnitude` reads"""
+    `top_number` reads"""
     shift: NonNegative = 60.0
     """in half of the states, both numbers of a comparison are moved together, by at most this"""
     exchange: bool = True
@@ -67,7 +67,7 @@ class InterchangeTraining(Section):
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels whose directions are kept."""
-        return ("second", "difference") if self.variable == "comparison" else ("magnitude",)
+        return ("second", "difference") if self.variable == "comparison" else ("top_number",)
 
     @model_validator(mode="after")
     def _check(self) -> "InterchangeTraining":

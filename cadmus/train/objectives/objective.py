@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from cadmus import config, isa
 from cadmus.programs import Samples
 from cadmus.train import NO_TARGET
-from cadmus.train.data import Read
+from cadmus.train.data import ReadSplit
 from cadmus.train.heads import BlockEdit, Head
 from cadmus.train.loader import Batch
 from cadmus.train.order import Order
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
     place: Place
     engine: Any
     """DeepSpeed's engine around the model."""
-    read: Read
+    read: ReadSplit
     """Reads training programs."""
     seed: int
     log: Callable[[str], None]

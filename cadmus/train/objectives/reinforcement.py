@@ -34,9 +34,9 @@ from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
 from cadmus.evaluate.questions import questions_of
 from cadmus.model.flops import causal_pairs, training_flops
-from cadmus.programs import Samples, join, stack
+from cadmus.programs import Samples, concat, join
 from cadmus.tools import seed_of
-from cadmus.train.data import Read
+from cadmus.train.data import ReadSplit
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting, forward
 from cadmus.train.objectives.sampler import Sampler
@@ -126,7 +126,7 @@ class Reinforcement(Objective):
         k, questions, dataset = self.settings.samples, self.settings.questions, self._run.dataset
         # Every prompt k times in a row: a group whose mean is the baseline.
         samples = [pool.take(rng.integers(len(pool), size=self._prompts).repeat(k)) for pool in self._pools]
-        references = stack([of_question.programs for of_question in samples])
+        references = concat([of_question.programs for of_question in samples])
         prompt_length = np.concatenate([of_question.prompt_length for of_question in samples])
         prompt_length = prompt_length.astype(np.int64)
         prompts = references.prefixes(prompt_length)
@@ -203,7 +203,7 @@ class Reinforcement(Objective):
 OBJECTIVE = Reinforcement
 
 
-def _pool(name: str, read: Read) -> Samples:
+def _pool(name: str, read: ReadSplit) -> Samples:
     """Return training programs that are asked a question."""
     template = config.TEMPLATE_OF[name]
     parts: list[Samples] = []

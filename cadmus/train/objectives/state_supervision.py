@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from cadmus import config
 from cadmus.train import NO_TARGET
 from cadmus.train.heads import Head
-from cadmus.train.labels import CLASSES, columns, state_labels, state_outputs
+from cadmus.train.labels import CLASSES, state_labels, state_outputs
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting
 from cadmus.train.packing import PackedBatch, Supervision, Tokens
@@ -50,29 +50,28 @@ class StateSupervision(Objective):
     @classmethod
     def heads(cls, run: config.Config) -> dict[str, Head]:
         train, sizes = run.train, run.model
-        pair = [name for name in train.state_labels.numbers() if name != "magnitude"]
-        state_layer = train.state_layer or max(1, sizes.layers - 2)
-        heads = {"state": Head(state_layer, sizes.width, state_outputs(train) - len(pair))}
+        pair = [name for name in train.state_labels.numbers() if name != "top_number"]
+        heads = {"state": Head(max(1, sizes.layers - 2), sizes.width, state_outputs(train) - len(pair))}
         if pair:
-            heads["pair"] = Head(train.pair_layer or max(1, sizes.layers - 1), sizes.width, len(pair))
+            heads["pair"] = Head(max(1, sizes.layers - 1), sizes.width, len(pair))
         return heads
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         train = setting.run.train
         self._weight = train.state_weight
-        self._columns = torch.tensor(columns(train.state_labels), device=self.device)
+        self._top = train.state_labels.top
         self._numbers = torch.tensor([*train.state_labels.numbers().values()], device=self.device)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
-        # The magnitude is the last output of its head, so all numbers are next to each other.
+        # The number on top is the last output of its head, so all numbers are next to each other.
         predicted = torch.cat([outputs.heads[name] for name in ("state", "pair") if name in outputs.heads], 1)
-        logits, numbers = torch.split(predicted, [len(self._columns) * CLASSES, len(self._numbers)], 1)
-        labels = packed.columns[CLASS_LABELS].flatten()
-        losses = F.cross_entropy(
-            logits.reshape(-1, CLASSES), labels, ignore_index=NO_TARGET, reduction="none"
-        )
-        total = (losses.view(len(logits), -1).sum(0) * self._columns).sum()
+        logits, numbers = torch.split(predicted, [CLASSES * (self._top > 0), len(self._numbers)], 1)
+        total = torch.zeros((), device=self.device)
+        if self._top:
+            labels = packed.columns[CLASS_LABELS].flatten()
+            losses = F.cross_entropy(logits, labels, ignore_index=NO_TARGET, reduction="none")
+            total = self._top * losses.sum()
         if NUMBER_LABELS in packed.columns:
             values = packed.columns[NUMBER_LABELS].flatten(0, 1)
             # Linear beyond an error of 1, and a tenth: as large as the losses of classes.

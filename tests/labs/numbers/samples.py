@@ -14,7 +14,7 @@ REFUSED = {
         "train.interchange_training",
         {"fraction": 0.5},
     ),
-    "interchange_training.variable: value needs state_labels.magnitude and state_weight above 0": (
+    "interchange_training.variable: value needs state_labels.top_number and state_weight above 0": (
         "train",
         {"steps": 2, "state_weight": 1, "interchange_training": {"fraction": 0.5, "variable": "value"}},
     ),
@@ -27,7 +27,7 @@ RUNS = {
     "interchange": {
         "train": {
             "state_weight": 1.0,
-            "state_labels": {"magnitude": 1.0, "second": 1.0, "difference": 1.0},
+            "state_labels": {"top_number": 1.0, "second": 1.0, "difference": 1.0},
             "label_only": {"fraction": 0.25},
             "interchange_training": {"fraction": 1.0, "start": 0.2, "stop": 0.8},
         }

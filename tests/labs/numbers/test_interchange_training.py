@@ -122,14 +122,12 @@ def test_values_that_no_expression_has_are_named():
 def test_label_only_programs_have_labels_and_no_targets():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
-    labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
+    labels = {"state_weight": 1.0, "state_labels": {"top": 1, "top_number": 1}}
     run = small(batch_size=8, label_only={"fraction": 0.5}, **labels)
     batch = make_loader(run, training_set, 0).load(0)
     (packed,) = batch.micro_batches
     assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
-    assert (
-        batch.tokens == batch.targets + 4 * 10 == int((packed.columns["labels"][..., 0] != NO_TARGET).sum())
-    )
+    assert batch.tokens == batch.targets + 4 * 10 == int((packed.columns["labels"] != NO_TARGET).sum())
     only = [
         segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()
     ]

@@ -1,0 +1,108 @@
+"""Without a lab's folders, and the shipped configs that name it, the rest is whole."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from cadmus import plugins
+from tests.checkout import ROOT, copy_folder, environment_of
+
+FOLDERS = ("cadmus", "config", "dev", "docs", "integrations", "models", "tests", "workflow", ".github")
+FILES = (
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "Makefile",
+    "requirements.txt",
+    "setup.py",
+    ".gitignore",
+)
+TESTS = (
+    *("tests/config", "tests/figures/test_figures.py", "tests/train/test_batches.py"),
+    *("tests/train/test_objectives.py", "tests/evaluate/test_questions.py", "tests/study/test_study.py"),
+)
+REMOVE = """
+import sys
+from pathlib import Path
+from cadmus.config import load_config
+from cadmus.config.study import is_study, load_study
+from cadmus.errors import InputError
+for path in [*Path("config").glob("*.yaml"), *Path("docs/findings").glob("**/study.yaml")]:
+    try:
+        (load_study if is_study(path) else load_config)(path)
+    except InputError as error:
+        print(error)
+        path.unlink()
+"""
+"""Removes the configs that are not valid, and prints why."""
+
+
+def run(copy, *command) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=copy,
+        env=environment_of(copy),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("removal") / "cadmus"
+    for name in (*FOLDERS, ".mypy_cache"):
+        if (ROOT / name).is_dir():
+            copy_folder(name, copy)
+    for name in FILES:
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture
+def without(checkout, tmp_path):
+    """Return the checkout without labs that are put back after the test."""
+    removed, configs = [], tmp_path / "configs"
+    for folder in ("config", "docs/findings"):
+        shutil.copytree(checkout / folder, configs / folder)
+
+    def remove(*labs):
+        for lab in labs:
+            for folder in (checkout / "cadmus/labs" / lab, checkout / "tests/labs" / lab):
+                removed.append((shutil.move(folder, tmp_path / f"{len(removed)}"), folder))
+        run(checkout, "-m", "dev.docs", "config")
+        said = run(checkout, "-c", REMOVE).splitlines()
+        # A config that names a lab is one line.
+        assert [line for line in said if not re.search(NAMED, line)] == []
+        return checkout
+
+    yield remove
+    for place, folder in removed:
+        shutil.move(place, folder)
+    shutil.copytree(configs, checkout, dirs_exist_ok=True)
+
+
+LAYERS = "from importlinter.cli import lint_imports_command as lint; lint()"
+NAMED = r"no such key; |no comparable experiment '|full needs an objective of a lab"
+PLAN = ("-m", "cadmus", "plan", "quick", "--json")
+
+
+@pytest.mark.parametrize("lab", plugins.NAMES)
+def test_the_rest_is_whole_without_a_lab(without, lab):
+    copy = without(lab)
+    run(copy, "-c", LAYERS)
+    assert run(copy, *PLAN) == run(ROOT, *PLAN)
+    run(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "tests/config/test_schema.py")
+
+
+def test_the_core_is_whole_without_any_lab(without):
+    copy = without(*plugins.NAMES)
+    run(copy, "-m", "ruff", "check", "cadmus", "dev", "tests")
+    run(copy, "-m", "mypy")
+    run(copy, "-c", LAYERS)
+    assert run(copy, *PLAN) == run(ROOT, *PLAN)
+    run(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", *TESTS)
