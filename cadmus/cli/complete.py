@@ -167,8 +167,8 @@ def induce(
       cadmus induce '1 2 3, 4 -> 10' '5, 0 -> 5'
     """
     from cadmus.model import inference
-    from cadmus.model.induction import prompt_of, read_examples
     from cadmus.templates.behavior import closed
+    from cadmus.templates.induction import prompt_of, read_examples
 
     pairs = read_examples(examples)
     parts = prompt_of(pairs)

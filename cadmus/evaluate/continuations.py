@@ -16,10 +16,10 @@ from cadmus import isa
 from cadmus.config import OPERATORS, Dataset
 from cadmus.evaluate.criteria import NUMERAL, Completed, copies, fits_examples, is_expression
 from cadmus.evaluate.posterior import behavior_of, credence, posterior
-from cadmus.model.induction import computes
 from cadmus.programs import Programs, join
 from cadmus.templates.answers import number_text
 from cadmus.templates.complete_algorithm import functions_of, kind_of
+from cadmus.templates.induction import computes
 from cadmus.vm.compiled import are_true, execute
 from cadmus.vm.values import NUMBER
 

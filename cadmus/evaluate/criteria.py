@@ -1,6 +1,6 @@
 """Conditions on completions that solve a question, decided by execution.
 
-Every condition is stricter than *verified* (:mod:`cadmus.model.verifying`).
+Every condition is stricter than *verified* (:mod:`cadmus.vm.verifying`).
 """
 
 import re
@@ -13,12 +13,12 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import Defect
-from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs, join
 from cadmus.templates.behavior import DEFINITION, behavior, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.vm.compiled import execute, leave_nan, same_outputs
 from cadmus.vm.values import NUMBER
+from cadmus.vm.verifying import drops, verified
 
 COMPARATOR = re.compile(r"[<=>]")
 """The completion of a comparison."""

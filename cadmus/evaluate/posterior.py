@@ -16,10 +16,10 @@ import numpy as np
 
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.splits import matches
-from cadmus.model.induction import computes
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.behavior import behavior, fresh_calls
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, functions_of, kind_of
+from cadmus.templates.induction import computes
 from cadmus.tools import progress
 from cadmus.vm.compiled import are_true
 

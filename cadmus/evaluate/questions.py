@@ -16,10 +16,10 @@ import numpy as np
 from cadmus.evaluate import continuations, criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
-from cadmus.model.verifying import drops, ignores
 from cadmus.programs import Programs, Samples
 from cadmus.templates.behavior import DEFINITION, FRESH_INPUTS
 from cadmus.vm.compiled import execute, leave_nan
+from cadmus.vm.verifying import drops, ignores
 
 if TYPE_CHECKING:
     import polars as pl

@@ -55,7 +55,7 @@ def _measured(
     """Yield the results of new prompts; groups of definitions are numbered by what they compute."""
     from cadmus.dataset.sampler import sample
     from cadmus.evaluate.posterior import posterior, prior
-    from cadmus.model.induction import computes, votes
+    from cadmus.templates.induction import computes, votes
 
     sampled = sample(dataset, seed, "complete_algorithm", split, 0, settings.programs)
     lengths, n = sampled.prompt_length.astype(np.int64), settings.samples

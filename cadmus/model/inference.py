@@ -25,7 +25,7 @@ from cadmus.model.gpt import GPT, Cache, last
 from cadmus.programs import Programs
 
 if TYPE_CHECKING:
-    from cadmus.model.induction import Induced
+    from cadmus.templates.induction import Induced
 
 PROMPT_TOKENS = {"cpu": 1024, "cuda": 65_536}  # with padding, per pass over prompts: a GPU needs many
 PROGRAMS = {"cpu": 512, "cuda": 4096}  # default of the maximum number of programs in a batch
@@ -99,7 +99,7 @@ class Cadmus:
         sequences of numbers, or a comma between two arguments), or a prompt of complete_algorithm.
         """
         # It imports Numba.
-        from cadmus.model.induction import induce
+        from cadmus.templates.induction import induce
 
         return induce(self, examples, k, temperature, seed)
 

@@ -11,8 +11,8 @@ from cadmus.dataset.sampler import sample
 from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.evaluate.results import METRICS
-from cadmus.model.verifying import verified
 from cadmus.programs import Programs, Samples
+from cadmus.vm.verifying import verified
 
 # A hash decides the split; 0.49 samples ten times faster than 0.05.
 DATASET = Dataset(eval_fraction=0.49)

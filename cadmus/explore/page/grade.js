@@ -1,4 +1,4 @@
-// Whether a completion solves its task, as cadmus/evaluate/criteria.py and cadmus/model/verifying.py decide it; tests
+// Whether a completion solves its task, as cadmus/evaluate/criteria.py and cadmus/vm/verifying.py decide it; tests
 // grade the same completions.
 
 import { positions } from "./machine.js";

@@ -27,8 +27,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     """
     from cadmus.dataset.manifest import read_split
     from cadmus.labs.diffusion.decoding import infilled
-    from cadmus.model.verifying import drops
     from cadmus.vm.compiled import same_outputs
+    from cadmus.vm.verifying import drops
 
     config, model, tests = subject.config, subject.model(), subject.test_programs()
     settings = Infilling.below(config.evaluate)

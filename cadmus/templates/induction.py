@@ -15,11 +15,11 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.model.verifying import verified
 from cadmus.programs import Programs
 from cadmus.templates.answers import NUMERAL_MAX, number_text
 from cadmus.templates.behavior import DEFINITION, behavior, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
+from cadmus.vm.verifying import verified
 
 Value = int | tuple[int, ...]
 _SHORTEST = len(r"\L;")  # a definition that uses its argument

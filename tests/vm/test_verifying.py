@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cadmus import isa
-from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs
 from cadmus.vm.reference import Number, Sequence, Value, run
+from cadmus.vm.verifying import drops, verified
 from tests.evaluate.samples import is_verified
 
 LARGEST = "2t*1+t*4+t*7+t*4+t*8+t*3+t*6+t*4+t*7+"

@@ -10,8 +10,8 @@ from cadmus.cli.main import cadmus
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model import inference
-from cadmus.model.induction import prompt_of, read_examples, votes
 from cadmus.programs import Programs
+from cadmus.templates.induction import prompt_of, read_examples, votes
 
 
 class Fixed:
