@@ -28,9 +28,6 @@ from cadmus.config.loading import (
     read_yaml,
     validate,
 )
-from cadmus.config.training import (
-    PAPER,
-    Model,
-    StateLabels,
-    Train,
-)
+from cadmus.config.model import Model
+from cadmus.config.objectives import StateLabels
+from cadmus.config.training import PAPER, Train

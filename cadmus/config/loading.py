@@ -22,7 +22,8 @@ from cadmus import plugins
 from cadmus.config.dataset import FIRST_FIELDS, TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate
 from cadmus.config.fields import Count, RunName, Section, what_counts
-from cadmus.config.training import Model, Train
+from cadmus.config.model import Model
+from cadmus.config.training import Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
 from cadmus.tables import counted

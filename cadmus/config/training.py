@@ -1,4 +1,4 @@
-"""The ``model`` and ``train`` sections."""
+"""The ``train`` section; those of objectives and of labs are below it."""
 
 import math
 from collections.abc import Collection
@@ -7,56 +7,19 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from cadmus import plugins
-from cadmus.config.dataset import TEMPLATE_OF, TEMPLATES
 from cadmus.config.fields import (
-    Above0,
     Count,
     DecayRate,
-    Distinct,
     Fraction,
     NonNegative,
     Positive,
-    ProgramCount,
     Rate,
-    SampleCount,
     Section,
     check_inside,
-    known,
     positive_or,
 )
-
-Question = Annotated[str, known(TEMPLATE_OF, "question")]
-Template = Annotated[str, known(TEMPLATES, "template")]
-
-
-class Model(Section):
-    """The decoder."""
-
-    layers: Annotated[Positive, Field(le=1_000)]
-    """transformer blocks"""
-    width: Annotated[Positive, Field(le=100_000)]
-    """embedding dimension"""
-    heads: Positive
-    """attention heads; a divisor of the width"""
-    mlp: Annotated[Positive, Field(le=1_000_000)]
-    """hidden size of the MLP"""
-    tied: bool = False
-    """tie the input and output embeddings"""
-    activation: Literal["gelu", "relu2"] = "gelu"
-    """activation of the MLP; `relu2` is the square of ReLU"""
-    attention: Literal["causal", "full"] = "causal"
-    """what a token attends to: itself and the earlier ones, or all tokens of the program, in a prompt those
-    of the prompt"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Model":
-        head_width, rest = divmod(self.width, self.heads)
-        if rest:
-            raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
-        if head_width % 2:
-            raise ValueError(f"heads: rotary positions need an even width per head, got {head_width}")
-        return self
-
+from cadmus.config.model import Model
+from cadmus.config.objectives import Reinforcement, StateLabels
 
 PAPER: dict[str, Any] = {
     "optimizer": "adam",
@@ -69,64 +32,6 @@ PAPER: dict[str, Any] = {
     "previous_token_heads": 0,
 }
 """Defaults of the recipe ``paper``, as published; ``fast`` has the same accuracy with less compute."""
-
-
-class StateLabels(Section):
-    """Weights of what state supervision predicts; 0 leaves a label out."""
-
-    top: NonNegative = 1.0
-    """value on top of the stack"""
-    top_number: NonNegative = 0.0
-    """the number on top, by regression; `top` is a class"""
-    second: NonNegative = 0.0
-    """the number below the one on top, by regression"""
-    difference: NonNegative = 0.0
-    """the second number minus the one on top, by regression"""
-    uncompared: bool = False
-    """label also the difference of numbers that are never compared, as both are outside `dataset.values` or a
-    rule excludes the pair"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "StateLabels":
-        if not self.top and not self.numbers():
-            raise ValueError("all weights are 0; set state_weight 0 to train without state supervision")
-        return self
-
-    def numbers(self) -> dict[str, float]:
-        """Return the labels that are numbers and not left out, with their weights."""
-        names = ("top_number", "second", "difference")
-        return {name: weight for name in names if (weight := getattr(self, name))}
-
-
-class Reinforcement(Section):
-    """Reinforcement learning: the model learns from completions that it samples and that are graded."""
-
-    fraction: Fraction = 0.0
-    """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
-    questions: Distinct[Question] = [
-        "equality",
-        "subroutines_definition",
-        "complete_algorithm",
-    ]
-    """questions that training programs are asked; *random* is none by default, as little of its reward needs
-    execution"""
-    prompts: ProgramCount = 32
-    """prompts per question and step, over all ranks"""
-    samples: Annotated[SampleCount, Field(ge=2)] = 8
-    """completions per prompt"""
-    temperature: Above0 = 1.0
-    """divisor of the logits"""
-    weight: Annotated[Above0, Field(le=1_000)] = 1.0
-    """loss weight of the completions, relative to the programs of the batch"""
-
-    def is_used(self) -> bool:
-        return self.fraction > 0
-
-    def check(self, run: Any) -> None:
-        if self.fraction and run.model.attention != "causal":
-            raise ValueError(
-                f"train.reinforcement.fraction: needs model.attention causal, got {self.fraction}"
-            )
 
 
 def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +73,6 @@ class Train(Section):
     """programs per forward pass on one rank; all programs of the rank when null"""
     row_length: Annotated[Positive, Field(le=65_536)] | None = None
     """tokens per packed row; when null, the longest program, rounded up to a multiple of 8"""
-    """programs to train on; by default all of the dataset"""
     optimizer: Literal["adam", "muon"] = "muon"
     """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""
     learning_rate: Rate = 2e-3
