@@ -87,7 +87,7 @@ def calls() -> dict[str, Callable[[], object]]:
         "hidden_states": lambda: list(model.hidden_states(prompts)),
         "layer_logits": lambda: list(model.layer_logits(prompts)),
         "attention": lambda: list(model.attention(prompts)),
-        "induce": lambda: model.induce(["1 2 3 -> 6", "4 5 -> 9"]),
+        "induce": lambda: model.induce(["[1, 2, 3] -> 6", "[4, 5] -> 9"]),
     }
 
 

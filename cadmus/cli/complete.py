@@ -150,9 +150,8 @@ def induce(
 ) -> None:
     """Find a function that EXAMPLES have in common.
 
-    An example is ARGUMENTS -> RESULT. Numbers between spaces are a sequence, as are those in brackets; a
-    comma comes before a second argument. Arguments are numbers from -1 to 10. The results 1 and 0 may be
-    labels, yes and no.
+    An example is ARGUMENTS -> RESULT, with numbers from -1 to 10 or sequences of them, such as [1, 2, 3]; a
+    comma comes before a second argument. The results 1 and 0 may be labels, yes and no.
 
     A model samples definitions. Those that give all results vote for what they compute on other inputs. The
     command prints the function with the most votes, the runners-up, and a trace of the first example. If no
@@ -162,9 +161,9 @@ def induce(
 
     \b
     Examples:
-      cadmus induce '1 2 3 -> 6' '4 5 -> 9'
+      cadmus induce '[1, 2, 3] -> 6' '[4, 5] -> 9'
       cadmus induce '3 -> 7' '5 -> 11' '0 -> 1'
-      cadmus induce '1 2 3, 4 -> 10' '5, 0 -> 5'
+      cadmus induce '[1, 2, 3], 4 -> 10' '[5], 0 -> 5'
     """
     from cadmus.model import inference
     from cadmus.templates.behavior import closed

@@ -95,8 +95,8 @@ class Cadmus:
         """Return the functions that examples may mean, the one with the most votes first.
 
         Of ``k`` sampled definitions, those that give all results vote for what they compute on fresh inputs;
-        the list is empty if none does. Examples are such as ``["1 2 3 -> 6", "4 5 -> 9"]`` (numbers,
-        sequences of numbers, or a comma between two arguments), or a prompt of complete_algorithm.
+        the list is empty if none does. Examples are such as ``["[1, 2, 3] -> 6", "[4, 5] -> 9"]``, or a
+        prompt of complete_algorithm.
         """
         # It imports Numba.
         from cadmus.templates.induction import induce

@@ -5,7 +5,7 @@ many. So definitions are sampled, those that the VM finds true are grouped by wh
 inputs, and the largest group answers (as in AlphaCode, Li et al. 2022).
 """
 
-import re
+import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from cadmus.templates.complete_algorithm import calls_in
 from cadmus.vm.verifying import verified
 
 Value = int | tuple[int, ...]
+_SUCH_AS = "'[1, 2, 3] -> 6'"
 _SHORTEST = len(r"\L;")  # a definition that uses its argument
 
 
@@ -43,31 +44,21 @@ class Example(NamedTuple):
 
 
 def read_examples(texts: Sequence[str]) -> list[Example]:
-    """Read examples such as ``1 2 3 -> 6``, ``[] -> 0``, ``3, 4 -> 7`` or ``1 2 3, 4 -> 10``."""
+    """Read examples such as ``[1, 2, 3] -> 6``, ``3 -> 7`` or ``[1, 2, 3], 4 -> 10``."""
     examples = [_read(text) for text in texts]
     if not examples:
-        raise InputError("examples: none; give at least one, such as '1 2 3 -> 6'")
-    # A single number among sequences is a sequence of one.
-    whole = any(isinstance(example.arguments[0], tuple) for example in examples)
-    results = any(isinstance(example.result, tuple) for example in examples)
-    examples = [
-        example._replace(
-            arguments=(_as_sequence(example.arguments[0], whole), *example.arguments[1:]),
-            result=_as_sequence(example.result, results),
-        )
-        for example in examples
-    ]
+        raise InputError(f"examples: none; give at least one, such as {_SUCH_AS}")
     first = examples[0]
     by_arguments: dict[tuple[Value, ...], Example] = {}
     for example in examples:
-        if len(example.arguments) != len(first.arguments):
-            raise InputError(
-                f"examples: {example.text!r} and {first.text!r} differ in their number of arguments"
-            )
+        kinds = [[type(value) for value in (*each.arguments, each.result)] for each in (first, example)]
+        if kinds[0] != kinds[1]:
+            problem = "differ in their number of arguments, or in what is a number and what a sequence"
+            raise InputError(f"examples: {example.text!r} and {first.text!r} {problem}")
         same = by_arguments.setdefault(example.arguments, example)
         if same.result != example.result:
             raise InputError(f"examples: {same.text!r} and {example.text!r} contradict each other; drop one")
-    if results and (not whole or len(first.arguments) == 2):
+    if isinstance(first.result, tuple) and [type(value) for value in first.arguments] != [tuple]:
         problem = "only a function of one sequence gives a sequence"
         raise InputError(f"examples: {first.text!r}: {problem}; write numbers as results")
     return examples
@@ -121,40 +112,36 @@ def computes(prompt: str, definitions: list[str], dataset: Dataset) -> np.ndarra
 
 
 def _read(text: str) -> Example:
-    left, arrow, right = text.partition("->")
-    arguments, results = (_values(part, text) for part in (left, right if arrow else "0"))
-    if not arrow or "->" in right or len(results) != 1 or not 1 <= len(arguments) <= 2:
-        wanted = "ARGUMENTS -> RESULT, such as '1 2 3 -> 6' or, with two arguments, '3, 4 -> 7'"
-        raise InputError(f"examples: {text!r}: must be {wanted}")
-    if len(arguments) == 2 and isinstance(arguments[1], tuple):
+    try:
+        arguments, results = (_values(part) for part in text.split("->"))
+    except (ValueError, RecursionError):
+        wanted = f"ARGUMENTS -> RESULT, numbers or lists of numbers in JSON, such as {_SUCH_AS}"
+        raise InputError(f"examples: {text!r}: must be {wanted}") from None
+    if len(results) != 1 or not 1 <= len(arguments) <= 2:
+        raise InputError(f"examples: {text!r}: must have one or two arguments and one result")
+    if isinstance(arguments[-1], tuple) and len(arguments) == 2:
         raise InputError(f"examples: {text!r}: a second argument must be a number")
-    for value in arguments:
-        if not all(-1 <= number <= 10 for number in (value if isinstance(value, tuple) else [value])):
-            raise InputError(f"examples: {text!r}: arguments must be from -1 to 10, as in training programs")
+    for value, low, high in (
+        *((value, -1, 10) for value in arguments),
+        (*results, -NUMERAL_MAX, NUMERAL_MAX),
+    ):
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not all(low <= number <= high for number in numbers):
+            kind = "arguments" if high == 10 else "results"
+            raise InputError(
+                f"examples: {text!r}: {kind} must be from {low} to {high}, as in training programs"
+            )
+        if len(numbers) > isa.MAX_SEQUENCE_LENGTH:
+            raise InputError(f"examples: {text!r}: a sequence has at most {isa.MAX_SEQUENCE_LENGTH} elements")
     return Example(" ".join(text.split()), arguments, results[0])
 
 
-def _values(part: str, text: str) -> tuple[Value, ...]:
-    """Read values between commas: a number, or a sequence of numbers between spaces or in brackets."""
-    items: list[Value] = []
-    # At commas that are not in brackets.
-    for item in map(str.strip, re.split(r",(?![^\[]*\])", part)):
-        bracketed = item.startswith("[") and item.endswith("]")
-        numbers = item[1:-1].replace(",", " ").split() if bracketed else item.split()
-        if not all(re.fullmatch(r"-?\d{1,4}", number, re.ASCII) for number in numbers):
-            whole = f"whole numbers from {-NUMERAL_MAX} to {NUMERAL_MAX}"
-            raise InputError(f"examples: {text!r}: must be {whole}, such as '1 2 3 -> 6'")
-        if len(numbers) > isa.MAX_SEQUENCE_LENGTH:
-            raise InputError(f"examples: {text!r}: a sequence has at most {isa.MAX_SEQUENCE_LENGTH} elements")
-        if not (bracketed or numbers):
-            raise InputError(f"examples: {text!r}: a value is missing; an empty sequence is []")
-        values = tuple(map(int, numbers))
-        items.append(values[0] if len(values) == 1 and not bracketed else values)
-    return tuple(items)
-
-
-def _as_sequence(value: Value, sequence: bool) -> Value:
-    return (value,) if sequence and isinstance(value, int) else value
+def _values(part: str) -> tuple[Value, ...]:
+    """Return the numbers and sequences of numbers between commas; raises ValueError for anything else."""
+    items = json.loads(f"[{part}]")
+    if not all(type(number) is int for item in items for number in (item if type(item) is list else [item])):
+        raise ValueError("not a number")
+    return tuple(tuple(item) if type(item) is list else item for item in items)
 
 
 def _written(value: Value) -> str:

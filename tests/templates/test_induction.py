@@ -31,19 +31,18 @@ class Fixed:
 
 
 MODEL = Fixed(r"\L1+;", r"\$;", r"\0+$;", r"\L2+;", r"\$;", r"\N5+;", "9")
-EXAMPLES = ["1 2 3 -> 6", "4 -> 4", "[] -> 0"]
+EXAMPLES = ["[1, 2, 3] -> 6", "[4] -> 4", "[] -> 0"]
 
 
 @pytest.mark.parametrize(
     ("examples", "prompt"),
     [
-        (["1 2 3 -> 6", "4 5 -> 9"], "u1b2b3bf6=u4b5bf9="),
         (["[1, 2, 3] -> 6", " [4]->  40"], "u1b2b3bf6=u4bf4t*="),
-        (["1 2 3 -> 1", "2 -> 0", "[] -> 0"], "u1b2b3bfu2bf!uf!"),
-        (["-1 10 -> 10 -1", "3 -> 3"], "uZbtbfutb1~bYu3bfu3bY"),
+        (["[1,2,3] -> 1", "[2] -> 0", "[] -> 0"], "u1b2b3bfu2bf!uf!"),
+        (["[-1, 10] -> [10, -1]", "[3] -> [3]"], "uZbtbfutb1~bYu3bfu3bY"),
         (["3 -> 7", "-1 -> -2"], "3f7=Zf2~="),
         (["3, 4 -> 7", "1,0 -> 1"], "34F7=10F1="),
-        (["1 2 3, 4 -> 10", "5, 0 -> 5"], "u1b2b3b4lt=u5b0l5="),
+        (["[1, 2, 3], 4 -> 10", "[5], 0 -> 5"], "u1b2b3b4lt=u5b0l5="),
     ],
 )
 def test_examples_are_written_as_the_template_does(examples, prompt):
@@ -54,21 +53,29 @@ def test_examples_are_written_as_the_template_does(examples, prompt):
     ("examples", "message"),
     [
         ([], "none; give at least one"),
-        (["1 2 3"], "must be ARGUMENTS -> RESULT"),
-        (["1 -> 2 -> 3"], "must be whole numbers"),
-        (["1, 2, 3 -> 6"], "must be ARGUMENTS -> RESULT"),
-        (["-> 1"], "a value is missing"),
-        (["1 -> "], "an empty sequence is \\[\\]"),
-        (["[1 2 -> 3"], "must be whole numbers"),
-        (["²  -> 1"], "must be whole numbers"),
-        (["3 -> 12345"], "from -9999 to 9999"),
+        (["1 2 3 -> 6"], "must be ARGUMENTS -> RESULT, numbers or lists"),
+        (["[1, 2, 3]"], "must be ARGUMENTS -> RESULT"),
+        (["1 -> 2 -> 3"], "must be ARGUMENTS -> RESULT"),
+        (["1, 2, 3 -> 6"], "must have one or two arguments and one result"),
+        (["-> 1"], "must have one or two arguments and one result"),
+        (["1 -> "], "must have one or two arguments and one result"),
+        (["[1, 2 -> 3"], "must be ARGUMENTS -> RESULT"),
+        (["²  -> 1"], "must be ARGUMENTS -> RESULT"),
+        (["true -> 1"], "must be ARGUMENTS -> RESULT"),
+        (["[1.5] -> 1"], "must be ARGUMENTS -> RESULT"),
+        (["[" * 9999 + " -> 1"], "must be ARGUMENTS -> RESULT"),
+        (["3 -> 12345"], "results must be from -9999 to 9999"),
         (["25 -> 1"], "arguments must be from -1 to 10"),
-        (["1 2 -> 3", "1  2 -> 4"], "'1 2 -> 3' and '1 2 -> 4' contradict each other"),
-        (["1 2 -> 3", "1, 2 -> 3"], "differ in their number of arguments"),
-        (["3 -> 1 2"], "only a function of one sequence gives a sequence"),
-        (["1, 2 3 -> 4"], "a second argument must be a number"),
-        (["0 " * 17 + "-> 1"], "at most 16 elements"),
-        ([f"{k} 1 2 3 4 5 6 -> {k}" for k in range(5)], "are 90 instructions, and programs .* at most 63"),
+        (["[1, 2] -> 3", "[1,  2] -> 4"], "contradict each other"),
+        (["[1, 2] -> 3", "1, 2 -> 3"], "differ in their number of arguments"),
+        (["[1, 2] -> 3", "1 -> 3"], "differ in their number of arguments, or in what is a number"),
+        (["3 -> [1, 2]"], "only a function of one sequence gives a sequence"),
+        (["1, [2, 3] -> 4"], "a second argument must be a number"),
+        ([f"[{', '.join('0' * 17)}] -> 1"], "at most 16 elements"),
+        (
+            [f"[{k}, 1, 2, 3, 4, 5, 6] -> {k}" for k in range(5)],
+            "are 90 instructions, and programs .* at most 63",
+        ),
     ],
 )
 def test_bad_examples_are_one_line(examples, message):
@@ -81,7 +88,7 @@ def test_what_is_computed_most_often_wins():
     assert MODEL.induce(EXAMPLES, 7) == [(r"\$;", 3)]
     assert MODEL.induce(EXAMPLES, 1) == []
     # Both the sum and one more than the length are 2.
-    assert MODEL.induce(["2 -> 2", "[0, 2] -> 2"], 7) == [(r"\$;", 3)]
+    assert MODEL.induce(["[2] -> 2", "[0, 2] -> 2"], 7) == [(r"\$;", 3)]
     assert MODEL.induce(["[2] -> 2"], 7)[0] == (r"\$;", 3)
 
 
@@ -114,6 +121,6 @@ def test_a_number_of_samples_that_no_memory_holds_is_refused():
 
 
 def test_without_a_function_the_command_exits_with_1(monkeypatch):
-    told = invoke(monkeypatch, "1 2 -> 2", "3 -> 1")
+    told = invoke(monkeypatch, "[1, 2] -> 2", "[3] -> 1")
     assert told.exit_code == 1
     assert "none of 64 samples gives the results of all examples" in told.stderr
