@@ -4,7 +4,6 @@ config                 config/README.md, docs/columns.md, the JSON schema, the q
                        the plans in docs/index.md, the pages of published runs
 run RESULTS            docs/models/NAME, from a finished run; that of flagship is in the README
 study RESULTS          docs/findings/NAME, from a finished study
-grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs
 snapshots SNAPSHOTS    docs/models/laptop/snapshots, from those of the training of the shipped model
 demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
 record RESULTS CONFIG CHANGE
@@ -13,7 +12,6 @@ entry SCORES METHOD    a row of the table of methods that find features or circu
 
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
-python -m dev.docs grids results extrapolation
 python -m dev.docs snapshots results/laptop/training/snapshots
 python -m dev.docs demo
 python -m dev.docs record results/speedrun/study.parquet docs/records/speedrun.yaml "squared ReLU"
@@ -22,14 +20,13 @@ python -m dev.docs entry scores.parquet "edge attribution patching, A. Author"
 
 import inspect
 
-from dev.docs import config, demo, entries, numbers, readme, speedrun, study
+from dev.docs import config, demo, entries, readme, speedrun, study
 from dev.measure import ROOT, parser
 
 KINDS = {
     "config": config.write,
     "run": readme.publish,
     "study": study.publish,
-    "grids": numbers.draw,
     "snapshots": demo.publish_snapshots,
     "demo": demo.publish,
     "record": speedrun.add_record,
