@@ -36,6 +36,23 @@ def add_objective(copy: Path) -> None:
         _insert(copy / "cadmus/config/training.py", place, line + place)
 
 
+def add_schedule(copy: Path) -> None:
+    lines, field = blocks(copy / "docs/training.md", "## A schedule of your own")[:2]
+    last = '    return 1 - done if train.schedule == "linear" else 1.0\n'
+    _insert(copy / "cadmus/train/engine.py", last, lines + last)
+    before = '    schedule: Literal["cosine", "linear", "constant"] = "linear"\n'
+    _insert(copy / "cadmus/config/training.py", before, field)
+
+
+def add_lab(copy: Path) -> None:
+    settings, module = blocks(copy / "docs/labs.md", "### An example")[:2]
+    folder = copy / "cadmus/labs/confidence"
+    folder.mkdir()
+    (folder / "__init__.py").write_text('"""The confidence penalty."""\n', encoding="utf-8")
+    (folder / "settings.py").write_text(settings, encoding="utf-8")
+    (folder / "confidence.py").write_text(module, encoding="utf-8")
+
+
 def _insert(path: Path, place: str, text: str) -> None:
     before = path.read_text(encoding="utf-8")
     assert before.count(place) == 1, place

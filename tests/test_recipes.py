@@ -29,7 +29,7 @@ THROUGH_ALL = "reproducible or described or question or explains or seconds or s
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """Return a copy of the checkout with a template, an experiment with its figure, and an objective."""
+    """Return a copy of the checkout with all that the recipes add."""
     copy = tmp_path_factory.mktemp("recipes") / "cadmus"
     for name in (*FOLDERS, ".mypy_cache"):
         if (ROOT / name).is_dir():
@@ -39,6 +39,8 @@ def copy(tmp_path_factory):
     recipes.add_template(copy)
     recipes.add_experiment(copy)
     recipes.add_objective(copy)
+    recipes.add_schedule(copy)
+    recipes.add_lab(copy)
     run(copy, "-m", "dev.docs", "config")
     return copy
 
@@ -62,6 +64,28 @@ def test_what_is_added_is_described(copy):
     assert "dataset.templates.modular_sum" in (copy / "config/README.md").read_text(encoding="utf-8")
     assert "absolute difference of X and Y" in (copy / "docs/columns.md").read_text(encoding="utf-8")
     assert "z_weight" in (copy / "workflow/schemas/config.schema.json").read_text(encoding="utf-8")
+
+
+def test_what_is_added_can_be_trained(copy):
+    fields = {
+        "train.confidence.weight": 0.1,
+        "train.z_weight": 0.1,
+        "train.schedule": "stable",
+        "train.steps": 2,
+    }
+    code = f"""
+from pathlib import Path
+from cadmus import pipeline
+from cadmus.config import load_config
+run = load_config("tests/tiny.yaml", {fields | {"train.reinforcement.fraction": 0}})
+pipeline.sample(run, "dataset")
+pipeline.dataset(run, "dataset")
+pipeline.train(run, "dataset", "model")
+print(Path("training/metrics.jsonl").read_text())
+"""
+    printed = run(copy, "-c", code)
+    assert '"entropy": 4.1' in printed
+    assert '"z_loss": 17.' in printed
 
 
 def test_the_tests_that_go_through_everything_pass(copy):

@@ -108,7 +108,7 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
         (["shard", "x", "--split", "test", "--number", "7"], "--template, --number: name one shard together"),
         (["shard", "x", "--split", "ood"], "no split 'ood'; there are train, validation, test"),
         (["plan", "config/quik.yaml"], "config/quik.yaml: No such file or directory"),
-        (["config", "show", "config"], "cannot read config: Is a directory"),
+        (["config", "show", "config"], "no config 'config'; there are diffusion, first, "),
         (["config", "show", "nope"], "no config 'nope'; there are diffusion, first, flagship, "),
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
