@@ -267,19 +267,14 @@ def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, res
 
 
 def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_path):
-    line = "results/tiny was made elsewhere: the same command with --touch accepts it as it is\n"
-    assert line not in (checkout / "printed").read_text()
     directory = copy_checkout(tmp_path)
     copied = shutil.copytree(results, directory / "results/tiny", copy_function=shutil.copyfile)
     # The order of the copies is arbitrary.
     (copied / "dataset/manifest.json").touch()
     planned = snakemake(directory, "--dry-run")
-    assert planned.count(line) == 1
     assert "rule train:" in planned
-    assert line not in snakemake(directory, "--touch")
-    assert line not in snakemake(directory, "--dry-run", "--forcerun", "train")
+    snakemake(directory, "--touch")
     (copied / "figures/comparison_grid.pdf").unlink()
-    assert line not in snakemake(directory, "--dry-run")
     assert jobs(directory) == {"draw_grid": 1}
 
 

@@ -16,7 +16,6 @@ import cadmus
 from cadmus import experiments
 from cadmus.config import TEMPLATES, parse_config, read_changes, read_yaml
 from cadmus.config.loading import as_yaml, changed, extended, is_same_config
-from cadmus.config.evaluation import Evaluate
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError, suggest
@@ -38,48 +37,52 @@ def refuse(problem):
     sys.exit(2)
 
 
-try:
+def read_config():
+    """Return the values of the config without defaults, and the study that it describes, if it does."""
     if {"{", "}"} & set(str(ROOT)):
         raise InputError(f"{ROOT}: Snakemake takes braces in a path for wildcards; rename the checkout")
     if not PATHS and not {"extends", "dataset"} & config.keys():
         raise InputError("--config: changes no config; add --configfile config/quick.yaml, or extends=quick")
-    # Unlike Snakemake, read_yaml rejects duplicate keys.
-    list(map(read_yaml, PATHS))
-    # Without defaults. A copy, as `config` gets another key below.
+    for path in PATHS:
+        # Unlike Snakemake, it rejects duplicate keys.
+        read_yaml(path)
     given = read_changes(str(config.pop("set", "")).split())
-    VALUES = changed(extended(dict(config), PATHS[-1] if PATHS else Path("config")), given)
-    STUDY = parse_study(VALUES, SOURCE) if "study" in VALUES else None
-    # Of a study, the first run: it decides the ranks of all trainings.
-    RUN = STUDY.runs[0].config if STUDY else parse_config(VALUES, SOURCE)
+    # A copy, as `config` gets another key below.
+    values = changed(extended(dict(config), PATHS[-1] if PATHS else Path("config")), given)
     # Snakemake would say that no rule produces it.
     for target in map(Path, sys.argv[1:]):
         if target.parent.name in {f"{kind}s" for kind in experiments.FORMATS} and target.stem not in FIGURES:
             raise InputError(f"{target}: no such {target.parent.name[:-1]}; {suggest(target.stem, FIGURES)}")
+    return values, parse_study(values, SOURCE) if "study" in values else None
+
+
+def runs_by_directory(runs):
+    """Return runs by the directories of their datasets, trainings and experiments in results/, named like these."""
+    found = {}
+    for run in runs:
+        for directory in (run.dataset, run.training, run.evaluation):
+            named = run.config.model_copy(update={"name": Path(directory).name})
+            found.setdefault(directory, run._replace(config=named))
+    return found
+
+
+try:
+    VALUES, STUDY = read_config()
+    # Of a study, the first run: it decides the ranks of all trainings.
+    RUN = STUDY.runs[0].config if STUDY else parse_config(VALUES, SOURCE)
 except InputError as error:
     refuse(error)
-# By the directories of their datasets, trainings and experiments in results/.
-RUNS = {}
-for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.name)]:
-    for place in (each.dataset, each.training, each.evaluation):
-        named = each.config.model_copy(update={"name": Path(place).name})
-        RUNS.setdefault(place, each._replace(config=named))
+ONE = Run(variant="", seed=0, config=RUN, dataset=RUN.name, training=RUN.name, evaluation=RUN.name)
+RUNS = runs_by_directory(STUDY.runs if STUDY else [ONE])
 # `snakemake --rulegraph` has no --cores; what runs jobs asks for it.
 ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
 CORES = max(1, ALL_CORES // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 # Sections of the config by the steps that depend on them, see rules/config.smk. Shards have no name of the run, so that
-# runs with equal datasets can share them.
-SECTIONS = {
-    "shard": {"seed": True, "dataset": True},
-    "manifest": {"name": True, "seed": True, "dataset": True},
-    "train": {"name": True, "seed": True, "dataset": True, "model": True, "train": True},
-}
-for name, experiment in EXPERIMENTS.items():
-    fields = set(Evaluate.model_fields) - set(EXPERIMENTS) - (set() if experiment.dataset else {"split"}) | {
-        name
-    }
-    SECTIONS[name] = dict.fromkeys(("seed", "dataset", "model", "train"), True) | {"evaluate": fields}
+# runs with equal datasets can share them. An experiment depends on its own section.
+SECTIONS = {"shard": {"seed", "dataset"}, "manifest": {"name", "seed", "dataset"}}
+SECTIONS["train"] = SECTIONS["manifest"] | {"model", "train"}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.
@@ -99,7 +102,11 @@ wildcard_constraints:
 
 def step_config(wildcards):
     """Return the config of a step as YAML: the sections that it depends on."""
-    values = RUNS[wildcards.run].config.model_dump(include=SECTIONS[wildcards.step])
+    run, experiment = RUNS[wildcards.run].config, EXPERIMENTS.get(wildcards.step)
+    values = run.model_dump(include=SECTIONS.get(wildcards.step, {"seed", "dataset", "model", "train"}))
+    if experiment:
+        others = set(EXPERIMENTS) - {wildcards.step} | (set() if experiment.dataset else {"split"})
+        values["evaluate"] = run.evaluate.model_dump(exclude=others)
     # A config needs a model and a training, also for steps that read neither.
     unread = {} if "train" in values else {"extends": "quick"}
     text = as_yaml({**unread, "name": wildcards.step, **values})

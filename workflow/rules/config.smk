@@ -9,7 +9,7 @@ rule config:
     log:
         "results/{run}/logs/config-{step}.log",
     wildcard_constraints:
-        step="|".join(SECTIONS),
+        step="|".join((*SECTIONS, *EXPERIMENTS)),
     localrule: True
     conda:
         "../envs/cadmus.yaml"

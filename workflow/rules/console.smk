@@ -20,17 +20,8 @@ DROPPED = {
 }
 # Without an event of their own.
 ROUTINE = ("Assuming", "Building DAG", "Conda env", "Rules claiming", "Select jobs", "Using shell")
-INSTANT = ("all", "config", "study_config")
-"""Rules whose jobs take no time."""
-SHOWN = 6
-"""Columns of the table of accuracies."""
-
-
-def copied(job):
-    """Return True if a job would run again although its outputs exist, as Snakemake has no record of them."""
-    reason = workflow.dag.reason(job)
-    known = reason.forced or reason.incomplete_output or workflow.persistence.has_metadata(job)
-    return not known and all(map(os.path.exists, job.output))
+INSTANT = ("all", "config", "study_config")  # rules whose jobs take no time
+SHOWN = 6  # columns of the table of accuracies
 
 
 class OneLinePerJob(logging.Filter):
@@ -41,10 +32,6 @@ class OneLinePerJob(logging.Filter):
     def filter(self, record):
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
-            # A dry run counts its jobs twice.
-            if not (self.jobs or workflow.touch) and any(map(copied, workflow.dag.needrun_jobs())):
-                text = "was made elsewhere: the same command with --touch accepts it as it is"
-                print(f"results/{(STUDY or RUN).name} {text}", file=sys.stderr, flush=True)
             self.jobs = record.stats["total"] - sum(record.stats.get(rule, 0) for rule in INSTANT)
         # Without jobs that run, Snakemake says all. This is not known yet while the rules are read.
         if workflow.executor_plugin is None or workflow.dryrun:
