@@ -78,7 +78,7 @@ def test_functions_of_samples_are_counted():
 
 def test_the_baseline_draws_completions_of_training_programs_of_the_question(monkeypatch, tmp_path):
     shard = samples_of("equality", "11+2=", "34+52+=", prompt_length=3)
-    monkeypatch.setattr(baselines, "stream_split", lambda directory, split, templates: iter([shard]))
+    monkeypatch.setattr(baselines, "stream_split", lambda *place: {"train": iter([shard])}[place[1]])
     tasks = tasks_of(samples_of("equality", "12+3=", prompt_length=3))
     policy = training_completions(tmp_path, tasks, seed=0)
     prompts = Programs.from_strings(["12+"] * 50)
@@ -92,7 +92,7 @@ def test_the_baseline_draws_completions_of_training_programs_of_the_question(mon
 
 def test_a_question_that_no_training_program_is_asked_is_completed_with_nothing(monkeypatch, tmp_path):
     shard = samples_of("random", "1", prompt_length=1)
-    monkeypatch.setattr(baselines, "stream_split", lambda directory, split, templates: iter([shard]))
+    monkeypatch.setattr(baselines, "stream_split", lambda *place: {"train": iter([shard])}[place[1]])
     tasks = tasks_of(samples_of("random", "00=1", "000=", prompt_length=1))
     assert [task.name for task in tasks] == ["random"]
     drawn, _ = training_completions(tmp_path, tasks, seed=0)("random", Programs.from_strings(["0"] * 3))

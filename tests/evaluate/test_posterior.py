@@ -7,12 +7,21 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import Defect
 from cadmus.evaluate.criteria import Completed, induced
-from cadmus.evaluate.posterior import _that_fit, behavior_of, best_possible, credence, posterior, surprise
+from cadmus.evaluate.posterior import (
+    _that_fit,
+    behavior_of,
+    best_possible,
+    credence,
+    posterior,
+    prior,
+    surprise,
+)
 from cadmus.programs import Programs, join
 from cadmus.templates import complete_algorithm
 from cadmus.templates.behavior import places
 from cadmus.templates.complete_algorithm import kind_of
 from cadmus.templates.grammar import Grammar
+from cadmus.templates.induction import computes
 
 COUNT = 400
 
@@ -122,6 +131,8 @@ def test_the_posterior_has_the_ratios_of_the_grammar(prompt, expected):
     assert found == pytest.approx(expected)
     best = best_possible(Programs.from_strings([prompt]), Dataset(), "test")
     assert best.tolist() == pytest.approx([max(expected.values())])
+    # Without the examples, the most probable of all three.
+    assert prior(prompt, Dataset()) == computes(prompt, [r"\2*;"], Dataset())
 
 
 def test_functions_that_make_a_program_too_long_are_impossible():

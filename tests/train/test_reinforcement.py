@@ -1,5 +1,7 @@
 """Reinforcement learning: completions, their rewards and what is learned from them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -79,7 +81,7 @@ def written(
     question: str,
     texts: list[str],
     ended: bool | list[bool] = True,
-    **settings: str,
+    **settings: Any,
 ) -> tuple[Rollout, Writer]:
     """Return the rollout of the first ``length`` of ``text``, completed by each four of ``texts``."""
     samples = Samples(Programs.from_strings([text] * 3), np.full(3, length))
@@ -140,14 +142,16 @@ def test_the_loss_is_the_advantage_times_minus_the_log_probability(monkeypatch):
     assert objective.loss(None, None, None, last=True).item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_an_induction_is_rewarded_by_the_probability_that_it_is_right(monkeypatch):
+@pytest.mark.parametrize("ood", [{}, {"unseen": {"functions": 0.3}}])
+def test_an_induction_is_rewarded_by_the_probability_that_it_is_right(monkeypatch, ood):
     prompt = "u1b2b3bf3="
-    of = posterior(prompt, DATASET)
+    # Functions that training leaves out are not known to it.
+    of = posterior(prompt, run_config(ood).dataset, "train")
     rows = of.probability.argsort()[::-1][:2]
     likely, other = of.definitions.take(rows).to_strings()
     first, second = (of.probability[of.behavior == of.behavior[row]].sum() for row in rows)
     texts = [likely, other, r"\7;", "3="]
-    rollout, _ = written(monkeypatch, prompt + likely, len(prompt), "complete_algorithm", texts)
+    rollout, _ = written(monkeypatch, prompt + likely, len(prompt), "complete_algorithm", texts, ood=ood)
     found = [weights[0] for weights in weights_by_program(rollout).values()]
     mean = (first + second) / 4
     assert found == pytest.approx([first - mean, second - mean, -mean, -mean])
@@ -179,7 +183,8 @@ def test_held_out_programs_are_not_learned_from(monkeypatch):
         programs[i] for i in held_out if int(programs[i][0]) + int(programs[i][1]) > int(programs[i][3])
     )
     rollout, _ = written(monkeypatch, f"{prompt}>", 4, "less_greater", [">", "<", "<", "<"])
-    assert f"{prompt}>" not in weights_by_program(rollout)
+    # The wrong one is of the training split, and still lowered.
+    assert weights_by_program(rollout).keys() == {f"{prompt}<"}
     assert counts_of(rollout)["held_out"] >= 1
 
 

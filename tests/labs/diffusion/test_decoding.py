@@ -6,6 +6,7 @@ import torch
 
 from cadmus import isa
 from cadmus.errors import InputError
+from cadmus.evaluate.losses import completion_losses
 from cadmus.labs.diffusion.decoding import Order, Unmasking, canvases_of, fill, infilled
 from cadmus.labs.diffusion.settings import Decoding
 from cadmus.model.decoding import greedy
@@ -69,6 +70,17 @@ def test_each_step_replaces_the_masks_that_come_first(model, order):
         assert canvas == filled.tokens_RC[row, :length].tolist()
 
 
+def test_the_next_place_has_the_largest_score():
+    probabilities = [[0.5, 0.45, 0.05], [0.4, 0.3, 0.3], [0.9, 0.05, 0.05]]
+    logits, masked = torch.tensor([probabilities]).log(), np.array([[True, True, False]])
+    for name, place in {"confidence": 0, "margin": 1, "left": 0}.items():
+        assert Order(Decoding(order=name), 1).places(logits, masked, np.array([0])).tolist() == [[place]]
+    every, rows = np.ones((9, 3), bool), np.arange(9)
+    random = [Order(Decoding(order="random"), 9, seed).places(logits, every, rows) for seed in (1, 1, 2)]
+    assert (random[0] == random[1]).all()
+    assert (random[0] != random[2]).any()
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_samples_depend_on_the_seed_and_their_own_prompt_alone(model, order):
     decoder = Unmasking(Decoding(order=order))
@@ -100,6 +112,9 @@ def test_likelihoods_are_those_of_sampling(model):
     first = logits_of(model, "34", [MASK_ID, MASK_ID])[0].log_softmax(-1)[plus]
     second = logits_of(model, "34", [plus, MASK_ID])[1].log_softmax(-1)[seven]
     assert pair == pytest.approx((lengths[2] + first + second).item(), abs=10 * FLOAT_NOISE)
+    # A loss is the mean over the length and the tokens.
+    (loss,) = completion_losses(cadmus, Programs.from_strings(["34+7"]), np.array([2]))
+    assert loss == pytest.approx(-pair / 3)
 
 
 def test_holes_are_filled_from_both_sides(model):

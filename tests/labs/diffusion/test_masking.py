@@ -39,6 +39,8 @@ def test_masks_are_in_the_canvas_and_every_number_of_them_is_as_likely():
     # Stratified: of 5 tokens each number of masks has a fifth of the programs.
     of_five = noise.counts[noise.prompts == 3]
     assert np.bincount(of_five, minlength=6)[1:] / len(of_five) == pytest.approx([0.2] * 5, abs=0.02)
+    even = draw_noise(np.random.default_rng(0), programs.lengths, prompts, 0.0)
+    assert np.bincount(even.counts)[1:] == pytest.approx(1_200, abs=1)
     assert masked[noise.prompts == 3][:, 3:].mean(0) == pytest.approx([0.6] * 5, abs=0.03)
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.labs.interchange import figure
+from cadmus.labs.interchange import figure, patching
 from cadmus.labs.interchange.interchange import measure
 from cadmus.programs import Programs
 from tests.experiments.mechanism import LAYERS, Two
@@ -43,6 +43,31 @@ def test_a_random_direction_is_not_the_variable():
     found = dict(results.select("method", "accuracy").iter_rows())
     assert found["learned"] > 0.95
     assert found["random"] < 0.8
+
+
+def test_subspaces_are_learned_from_other_pairs_than_they_are_tested_on(monkeypatch):
+    made: list[tuple[patching.Pairs, set[str]]] = []
+    used: dict[str, set[str]] = {"subspaces": set(), "counterfactual_answers": set()}
+
+    def pairs_of(model, table, whole=patching.pairs_of):
+        made.append((whole(model, table), {*table["base"], *table["source"]}))
+        return made[-1][0]
+
+    def noting(name):
+        whole = getattr(patching, name)
+
+        def noted(model, pairs, *rest):
+            used[name].update(*(texts for own, texts in made if own is pairs))
+            return whole(model, pairs, *rest)
+
+        return noted
+
+    monkeypatch.setattr(patching, "pairs_of", pairs_of)
+    for name in used:
+        monkeypatch.setattr(patching, name, noting(name))
+    accuracies(Two(), ["first"])
+    assert all(used.values())
+    assert used["subspaces"].isdisjoint(used["counterfactual_answers"])
 
 
 @pytest.mark.parametrize("wrong", [0, 1])

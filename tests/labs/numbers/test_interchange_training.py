@@ -74,6 +74,12 @@ def test_what_is_not_known_is_not_exchanged():
         np.random.default_rng(0), programs, PROMPTS, LEARNED, unknown, InterchangeTraining(fraction=1)
     )
     assert [len(each) for each in exchange] == [0, 0, 0]
+    known = unknown.copy()
+    known[:4] = True
+    rng, settings = np.random.default_rng(0), InterchangeTraining(fraction=1)
+    for _ in range(5):
+        states, donors, _ = choose(rng, programs, PROMPTS, LEARNED, known, settings)
+        assert states.tolist() == donors.tolist() == [3], "the first program exchanges with itself"
 
 
 def test_all_but_what_the_labels_read_is_exchanged():
@@ -99,6 +105,12 @@ def test_all_but_what_the_labels_read_is_exchanged():
     # Donors do not learn from it.
     (gradient,) = torch.autograd.grad(after[states].square().sum() + found.sum(), x)
     assert not gradient.flatten(0, 1)[3].any()
+    # Nor does the rest of a state, but for the norm of the whole.
+    itself = exchanged(x, weight, InterchangeTraining(), Exchange(states, states, torch.zeros(2)))
+    rest_of_own = (own[0] - own[0] @ basis @ basis.T).detach()
+    (gradient,) = torch.autograd.grad(itself.flatten(0, 1)[1] @ rest_of_own, x)
+    expected = (rest_of_own @ rest_of_own) * own[0] / 16
+    torch.testing.assert_close(gradient.flatten(0, 1)[1], expected.detach())
 
 
 def test_label_only_programs_leave_two_numbers_and_are_no_prompts_of_other_splits():
