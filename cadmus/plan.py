@@ -45,12 +45,12 @@ BYTES_PER_PROGRAM = 30
 """Host memory of a training program per node; the ranks of a node share it."""
 CORE_TERAFLOPS = 0.11
 """Rate of fp32 matrix products of one core, to which the seconds of experiments and of programs belong."""
-PROGRAM_SECONDS = 5e-6
-"""Of one core: to sample, write and read a program."""
+SHARD_SECONDS, PROGRAM_SECONDS = 5, 5e-6
+"""Of one core: to start the job of a shard; to sample, write and read a program."""
 DRAWING_SECONDS = 100
 """Of one core: all figures, tables, pages and cards."""
-QUICK_PARAMETERS = 793_344
-"""Of the model of ``quick``, without the embedding."""
+QUICK_PARAMETERS, QUICK_PROGRAMS = 793_344, 2_000
+"""Of the model of ``quick``, without the embedding; of its experiment ``completions``, of each template."""
 CORES = 2
 """Cores of a training without GPUs, for the estimate of its memory."""
 
@@ -183,7 +183,7 @@ def on_this_machine(
     evaluated = {run.evaluation: run.config for run in runs}.values()
     asking = DRAWING_SECONDS + sum(seconds * _work(run) for run in evaluated)
     parts = {
-        "sampling": slower * sum(5 + PROGRAM_SECONDS * shard.rows for shard in sampled) / count,
+        "sampling": slower * sum(SHARD_SECONDS + PROGRAM_SECONDS * shard.rows for shard in sampled) / count,
         "training": hours * 3600 * peaks[nearest] / rate,
         # Two at a time.
         "experiments and figures": slower * asking / min(count, 2),
@@ -197,7 +197,7 @@ def _work(run: Config) -> float:
     Half of their time is in its model, and grows with its size.
     """
     size = (parameter_count(run.model) - embedding_count(run.model)) / QUICK_PARAMETERS
-    return run.evaluate.completions.programs / 2_000 * (1 + size) / 2
+    return run.evaluate.completions.programs / QUICK_PROGRAMS * (1 + size) / 2
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:

@@ -13,12 +13,12 @@ of their metadata. A directory is sealed by its JSON file, which lists the diges
 ``meta.json`` those of a model or a checkpoint, ``manifest.json`` those of the shards of a dataset.
 """
 
-import glob
 import hashlib
 import io
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import tempfile
@@ -85,17 +85,16 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 def left_by_killed(path: Path) -> Iterator[Path]:
     """Yield the unfinished files of ``path`` whose writers, processes of this machine, have ended."""
-    start = f"{TEMPORARY}{socket.gethostname()}-"
-    for left in path.parent.glob(f"{TEMPORARY}*-{glob.escape(path.name)}"):
-        process, _, rest = left.name.removeprefix(start).partition("-")
-        number, _, name = rest.partition("-")
-        if left.name.startswith(start) and name == path.name and (process + number).isdecimal():
+    machine, name = re.escape(socket.gethostname()), re.escape(path.name)
+    unfinished = re.compile(rf"{re.escape(TEMPORARY)}{machine}-(\d{{1,9}})-\d+-{name}", re.ASCII)
+    for left in path.parent.glob(f"{TEMPORARY}*"):
+        if writer := unfinished.fullmatch(left.name):
             try:
-                os.kill(int(process), 0)
+                os.kill(int(writer[1]), 0)
             except ProcessLookupError:
                 yield left
-            except OSError:
-                # A process of another user.
+            except PermissionError:
+                # It runs, for another user.
                 continue
 
 

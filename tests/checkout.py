@@ -46,6 +46,29 @@ def copy_checkout(directory: Path) -> Path:
     return directory
 
 
+def copy_whole(directory: Path) -> Path:
+    """Copy all that the checks of a checkout read to ``directory`` and return it."""
+    for name in ("cadmus", "config", "dev", "docs", "integrations", "models", "tests", "workflow", ".github"):
+        copy_folder(name, directory)
+    if (ROOT / ".mypy_cache").is_dir():
+        copy_folder(".mypy_cache", directory)
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "Makefile", "setup.py"):
+        shutil.copy(ROOT / name, directory)
+    for name in ("requirements.txt", ".gitignore"):
+        shutil.copy(ROOT / name, directory)
+    return directory
+
+
+def python_in(directory: Path, *command: str) -> str:
+    """Run Python with the code in ``directory``, without an error; return what it printed."""
+    environment = environment_of(directory)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=directory, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
 def environment_of(directory: Path) -> dict[str, str]:
     """Return variables to run the code in ``directory`` in new processes, without the user's OpenAI key."""
     left_out = ("OPENAI_", forked.ADDRESS)

@@ -21,6 +21,7 @@ from cadmus.plan import (
     CORE_TERAFLOPS,
     DRAWING_SECONDS,
     PROGRAM_SECONDS,
+    SHARD_SECONDS,
     average_program,
     checkpoint_bytes,
     on_this_machine,
@@ -284,7 +285,7 @@ def test_the_time_here_follows_the_rate_of_this_machine(slow_machine):
     assert (count, rate) == (2, 0.107e12 / 2)
     slower = CORE_TERAFLOPS / (0.107 / 4)
     # Nine training shards, and one job for the others of each split.
-    sampling = sum(5 + PROGRAM_SECONDS * shard.rows for shard in list_shards(run))
+    sampling = sum(SHARD_SECONDS + PROGRAM_SECONDS * shard.rows for shard in list_shards(run))
     assert parts["sampling"] == pytest.approx(slower * sampling / 2)
     assert parts["experiments and figures"] == pytest.approx(slower * (DRAWING_SECONDS + 500) / 2, rel=0.01)
     # A larger model takes longer, fewer programs less.

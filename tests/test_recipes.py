@@ -1,24 +1,10 @@
 """Recipes end green: after all of them, the checks of the checkout pass as before."""
 
-import shutil
-import subprocess
-import sys
-
 import pytest
 
 from tests import recipes
-from tests.checkout import ROOT, copy_folder, environment_of
+from tests.checkout import copy_whole, python_in
 
-FOLDERS = ("cadmus", "config", "dev", "docs", "integrations", "models", "tests", "workflow", ".github")
-FILES = (
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
-    "CITATION.cff",
-    "Makefile",
-    "requirements.txt",
-    "setup.py",
-)
 TESTS = (
     *("tests/config/test_schema.py", "tests/evaluate/test_questions.py", "tests/figures/test_figures.py"),
     *("tests/dev/test_docs.py", "tests/templates/test_templates.py", "tests/test_plan.py"),
@@ -30,34 +16,21 @@ THROUGH_ALL = "reproducible or described or question or explains or seconds or s
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     """Return a copy of the checkout with all that the recipes add."""
-    copy = tmp_path_factory.mktemp("recipes") / "cadmus"
-    for name in (*FOLDERS, ".mypy_cache"):
-        if (ROOT / name).is_dir():
-            copy_folder(name, copy)
-    for name in (*FILES, ".gitignore"):
-        shutil.copy(ROOT / name, copy / name)
+    copy = copy_whole(tmp_path_factory.mktemp("recipes") / "cadmus")
     recipes.add_template(copy)
     recipes.add_experiment(copy)
     recipes.add_objective(copy)
     recipes.add_schedule(copy)
     recipes.add_lab(copy)
-    run(copy, "-m", "dev.docs", "config")
+    python_in(copy, "-m", "dev.docs", "config")
     return copy
 
 
-def run(copy, *command):
-    done = subprocess.run(
-        [sys.executable, *command], cwd=copy, env=environment_of(copy), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
-
-
 def test_style_types_and_layers_are_right(copy):
-    run(copy, "-m", "ruff", "format", "--check", ".")
-    run(copy, "-m", "ruff", "check", ".")
-    run(copy, "-c", "from importlinter.cli import lint_imports_command as lint; lint()")
-    run(copy, "-m", "mypy")
+    python_in(copy, "-m", "ruff", "format", "--check", ".")
+    python_in(copy, "-m", "ruff", "check", ".")
+    python_in(copy, "-c", "from importlinter.cli import lint_imports_command as lint; lint()")
+    python_in(copy, "-m", "mypy")
 
 
 def test_what_is_added_is_described(copy):
@@ -83,10 +56,10 @@ pipeline.dataset(run, "dataset")
 pipeline.train(run, "dataset", "model")
 print(Path("training/metrics.jsonl").read_text())
 """
-    printed = run(copy, "-c", code)
+    printed = python_in(copy, "-c", code)
     assert '"entropy": 4.1' in printed
     assert '"z_loss": 17.' in printed
 
 
 def test_the_tests_that_go_through_everything_pass(copy):
-    run(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "-k", THROUGH_ALL, *TESTS)
+    python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "-k", THROUGH_ALL, *TESTS)

@@ -2,24 +2,12 @@
 
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from cadmus import plugins
-from tests.checkout import ROOT, copy_folder, environment_of
+from tests.checkout import ROOT, copy_whole, python_in
 
-FOLDERS = ("cadmus", "config", "dev", "docs", "integrations", "models", "tests", "workflow", ".github")
-FILES = (
-    "pyproject.toml",
-    "README.md",
-    "CHANGELOG.md",
-    "Makefile",
-    "requirements.txt",
-    "setup.py",
-    ".gitignore",
-)
 TESTS = (
     *("tests/config", "tests/figures/test_figures.py", "tests/train/test_batches.py"),
     *("tests/train/test_objectives.py", "tests/evaluate/test_questions.py", "tests/study/test_study.py"),
@@ -40,27 +28,9 @@ for path in [*Path("config").glob("*.yaml"), *Path("docs/findings").glob("**/stu
 """Removes the configs that are not valid, and prints why."""
 
 
-def run(copy, *command) -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=copy,
-        env=environment_of(copy),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    copy = tmp_path_factory.mktemp("removal") / "cadmus"
-    for name in (*FOLDERS, ".mypy_cache"):
-        if (ROOT / name).is_dir():
-            copy_folder(name, copy)
-    for name in FILES:
-        shutil.copy(ROOT / name, copy / name)
-    return copy
+    return copy_whole(tmp_path_factory.mktemp("removal") / "cadmus")
 
 
 @pytest.fixture
@@ -74,8 +44,8 @@ def without(checkout, tmp_path):
         for lab in labs:
             for folder in (checkout / "cadmus/labs" / lab, checkout / "tests/labs" / lab):
                 removed.append((shutil.move(folder, tmp_path / f"{len(removed)}"), folder))
-        run(checkout, "-m", "dev.docs", "config")
-        said = run(checkout, "-c", REMOVE).splitlines()
+        python_in(checkout, "-m", "dev.docs", "config")
+        said = python_in(checkout, "-c", REMOVE).splitlines()
         # A config that names a lab is one line.
         assert [line for line in said if not re.search(NAMED, line)] == []
         return checkout
@@ -94,15 +64,15 @@ PLAN = ("-m", "cadmus", "plan", "quick", "--json")
 @pytest.mark.parametrize("lab", plugins.NAMES)
 def test_the_rest_is_whole_without_a_lab(without, lab):
     copy = without(lab)
-    run(copy, "-c", LAYERS)
-    assert run(copy, *PLAN) == run(ROOT, *PLAN)
-    run(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "tests/config/test_schema.py")
+    python_in(copy, "-c", LAYERS)
+    assert python_in(copy, *PLAN) == python_in(ROOT, *PLAN)
+    python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "tests/config/test_schema.py")
 
 
 def test_the_core_is_whole_without_any_lab(without):
     copy = without(*plugins.NAMES)
-    run(copy, "-m", "ruff", "check", "cadmus", "dev", "tests")
-    run(copy, "-m", "mypy")
-    run(copy, "-c", LAYERS)
-    assert run(copy, *PLAN) == run(ROOT, *PLAN)
-    run(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", *TESTS)
+    python_in(copy, "-m", "ruff", "check", "cadmus", "dev", "tests")
+    python_in(copy, "-m", "mypy")
+    python_in(copy, "-c", LAYERS)
+    assert python_in(copy, *PLAN) == python_in(ROOT, *PLAN)
+    python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", *TESTS)
