@@ -36,7 +36,8 @@ __all__ = [
 ]
 
 # Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
-# machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log).
+# machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores
+# (log: tokens per second of the training step).
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 provide()
 

@@ -15,6 +15,7 @@ from cadmus.dataset import sampler
 from cadmus.dataset.splits import Seen
 from cadmus.errors import Defect, InputError, check_counts, check_types, suggest
 from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.prefix_values import PrefixValues, values_of_prefixes
 from cadmus.evaluate.questions import Question, named, questions_of
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
@@ -209,15 +210,6 @@ def _verdicts(tasks: list[Any], completions: list[Any], ended: list[Any], datase
     return [_VERDICTS[reason] for reason in reasons if reason]
 
 
-class PrefixValues(NamedTuple):
-    """Values of the prefixes of a completion, 0 to all of its instructions, and of its end; never rising."""
-
-    solvable: np.ndarray
-    """True if a right completion begins with the prefix: bool; docs/grading.md says what is exact."""
-    probability: np.ndarray
-    """The same as float64 or, for induction, the probability of the best continuation, given the examples."""
-
-
 def prefix_values(task: Task, completion: str | None, *, dataset: Section = None) -> PrefixValues:
     """Return the value of each prefix of a completion, an exact process reward.
 
@@ -228,18 +220,15 @@ def prefix_values(task: Task, completion: str | None, *, dataset: Section = None
     section, text = _section(dataset), (completion or "").removesuffix(isa.END)
     values = PrefixValues(np.zeros(len(text) + 2, np.bool_), np.zeros(len(text) + 2))
     if verify(task, task.reference, dataset=section):
-        question, prompt_length = named(task.question), np.array([len(task.prompt)])
         known = "".join(takewhile(_INSTRUCTIONS.__contains__, text[: section.max_length - len(task.prompt)]))
         program, written = (Programs.from_strings([each]) for each in (task.prompt + task.reference, known))
-        completed = Completed(program, prompt_length, written, np.array([True]), section)
+        completed = Completed(program, np.array([len(task.prompt)]), written, np.array([True]), section)
         size = len(known) + (2 if known == text and completion is not None else 1)
         # A prompt that `tasks` did not make may have no kind of function.
         with suppress(Defect):
-            (solvable,) = question.solvable(completed)
-            (probability,) = (
-                question.credence(completed, task.split or "test") if question.credence else [solvable]
-            )
-            values.solvable[:size], values.probability[:size] = solvable[:size], probability[:size]
+            (found,) = values_of_prefixes(task.question, completed, task.split or "test")
+            for column, of_text in zip(found, values, strict=True):
+                of_text[:size] = column[:size]
     return values
 
 

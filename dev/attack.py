@@ -1,8 +1,9 @@
 """Search for policies that fool the grade of a question.
 
 Two policies per question are chosen on the same test programs: the best that the search finds, and the best
-of the list cadmus/evaluate/attacks.tsv. In a policy, {0} is the first instruction of the prompt, and {-3:}
-its last three. The list is a baseline of every evaluation: add to it what the search finds beyond it.
+of the list cadmus/evaluate/baselines/attacks.tsv. In a policy, {0} is the first instruction of the prompt,
+and {-3:} its last three. The list is a baseline of every evaluation: add to it what the search finds beyond
+it.
 
 python -m dev.attack equality
 """
@@ -16,7 +17,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.dataset import sampler
-from cadmus.evaluate.attacks import attacks, best, solved_by
+from cadmus.evaluate.baselines.attacks import attacks, best, solved_by
 from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.tables import plain

@@ -258,3 +258,18 @@ def test_the_python_of_the_random_orders_reads_the_published_results(monkeypatch
     printed = capsys.readouterr().out
     assert "│ complete_algorithm ┆ 1.18" in printed
     assert "│ -0.70" in printed
+
+
+def test_entries_of_the_log_that_code_cites_are_there():
+    cited = [
+        (path, " ".join(entry.replace("#", " ").split()))
+        for folder in ("cadmus", "config", "tests", "dev", "workflow")
+        for path in sorted(ROOT.glob(f"{folder}/**/*.*"))
+        if path.suffix in (".py", ".yaml", ".smk")
+        for entry in re.findall(r"\(log: (\D[^()]+)\)", path.read_text(encoding="utf-8"))
+    ]
+    entries = re.findall(
+        r"^## [-0-9]+: (.*)", (ROOT / "docs/log/2026-11.md").read_text(encoding="utf-8"), re.M
+    )
+    assert len(cited) > 10
+    assert [each for each in cited if each[1] not in entries] == []

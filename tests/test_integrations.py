@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from cadmus.evaluate.prompts import ALPHABETS, COMPARISONS
+from cadmus.evaluate.prompts.language_models import ALPHABETS, COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
 from tests.checkout import ROOT
 from tests.commands import python

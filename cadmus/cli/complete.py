@@ -15,7 +15,7 @@ from cadmus.cli import options
 from cadmus.cli.programs import as_object, echo_trace, truth
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.statistics.intervals import percent
 from cadmus.vm import reference
 from cadmus.vm.reference import show
 

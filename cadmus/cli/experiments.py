@@ -9,8 +9,8 @@ import click
 from cadmus import experiments, pipeline, plugins
 from cadmus.cli import options
 from cadmus.errors import InputError, suggest
-from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
+from cadmus.evaluate.statistics.intervals import percent
 from cadmus.experiments.experiment import Summary
 
 

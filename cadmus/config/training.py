@@ -155,7 +155,8 @@ class Train(Section):
         clips = {"clip": self.clip, "deepspeed.gradient_clipping": self.deepspeed.get("gradient_clipping")}
         for name, clip in clips.items():
             if clip:
-                raise ValueError(f"{name}: muon does not learn with clipping (docs/log); set 0, got {clip}")
+                # (log: the rates of DeepSpeed's Muon)
+                raise ValueError(f"{name}: muon does not learn with clipping; set 0, got {clip}")
         if self.deepspeed.get("zero_optimization", {}) not in ({}, {"stage": 0}):
             problem = "muon keeps its whole state on every rank (stage 0)"
             fix = "remove it, or set optimizer: adam or recipe: paper"

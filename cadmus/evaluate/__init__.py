@@ -1,1 +1,5 @@
-"""Grading of completions by execution, sampling of comparisons, and summaries of results."""
+"""Questions about programs and the grading of answers by execution.
+
+Four rooms: the questions and their grades are here; ``baselines`` answer without understanding; ``prompts``
+are drawn for experiments, or written for language models; ``statistics`` summarize results.
+"""

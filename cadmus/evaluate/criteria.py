@@ -32,7 +32,9 @@ _COMPARED = rf"{WRITTEN_VALUE}[=Y]"
 ANSWER = re.compile(rf"{_COMPARED}|!?")
 """A written value and the comparison with it or, where the reference is one, a bare label."""
 ANYTHING = re.compile(r".*")
-RUN = 3  # tighter rules would refuse a fifth of the honest answers (docs/log)
+# Tighter rules would refuse a fifth of the honest answers (log: a grade that cannot be copied, and baselines
+# that try).
+RUN = 3
 """Instructions in a row that an expression may not share with the one it equals."""
 _ONE_ARGUMENT = tuple("0123456789tZ")
 _FEW = "Z0259t"  # pairs of all twelve would be 144 calls of a program

@@ -13,7 +13,7 @@ import polars as pl
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of, subjects_of
-from cadmus.evaluate.results import MODEL
+from cadmus.evaluate.statistics.results import MODEL
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
 

@@ -6,14 +6,14 @@ subject. A test program is a near-duplicate if a training program of its templat
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cadmus.evaluate import continuations, criteria
+from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
 from cadmus.programs import Programs, Samples
@@ -142,38 +142,9 @@ class Question:
     the answer away."""
     fits: Callable[[Completed], np.ndarray] | None = None
     """For induction, returns the completions that fit the examples of the prompt: bool, shape (n,)."""
-    extensions: Callable[[str, str, str, "Dataset"], Iterable[str]] = continuations.respelled
-    """Returns completions that begin with a prefix, by prompt, reference, prefix and distribution."""
-    credence: Callable[[Completed, str], list[np.ndarray]] | None = None
-    """For induction, returns the values of prefixes in a split, given the examples alone."""
     ceiling: Callable[[Programs, "Dataset", str], np.ndarray] | None = None
     """Returns the probability that the best possible answer to prompts of a split is solved: float64, shape
     (n,). Without it, it is 1, as the prompt determines what is right."""
-
-    def solvable(self, completed: Completed) -> list[np.ndarray]:
-        """Tell which prefixes of each completion, from the empty one on, a right completion begins with.
-
-        Bool, shape (length + 2,) each, True and then False; the last entry is that of ending the completion.
-        """
-        columns = completed.prompts.to_strings(), completed.reference_texts, completed.texts
-        asked, lengths = [*zip(*columns, strict=True)], completed.completions.lengths
-        longest = np.full(len(asked), -1)
-        for length in range(lengths.max(initial=-1), -1, -1):
-            tried: list[tuple[int, str]] = []
-            for row in np.flatnonzero((longest < 0) & (lengths >= length)).tolist():
-                prompt, reference, text = asked[row]
-                known = {text[:length], *self.extensions(prompt, reference, text[:length], completed.dataset)}
-                known |= {reference} if reference.startswith(text[:length]) else set()
-                short = (each for each in known if len(prompt + each) <= completed.dataset.max_length)
-                tried += [(row, each) for each in short if self.form.fullmatch(each)]
-            if tried:
-                rows = np.array([row for row, _ in tried])
-                texts = Programs.from_strings(text for _, text in tried)
-                own = completed.references.take(rows), completed.prompt_length[rows]
-                written = Completed(*own, texts, np.ones(len(rows), np.bool_), completed.dataset)
-                longest[rows[self.solves(written)]] = length
-        ends = zip(completed.texts, longest, self.solves(completed), strict=True)
-        return [np.append(np.arange(len(text) + 1) <= last, solved) for text, last, solved in ends]
 
 
 _asks_for_comparator = partial(
@@ -197,7 +168,6 @@ QUESTIONS: dict[str, Question] = {
         criteria.equal_expression,
         criteria.EXPRESSION,
         open=True,
-        extensions=continuations.equal_expression,
     ),
     "equality_comparator": _asks_for_comparator(
         "equality",
@@ -219,7 +189,6 @@ QUESTIONS: dict[str, Question] = {
         criteria.definition,
         DEFINITION,
         open=True,
-        extensions=continuations.two_more,
     ),
     "random": Question(
         "random",
@@ -230,7 +199,6 @@ QUESTIONS: dict[str, Question] = {
         criteria.repaired,
         criteria.ANYTHING,
         open=True,
-        extensions=continuations.two_more,
     ),
     "basic_sequences": Question("basic_sequences", subject="sequence"),
     "advanced_sequences": Question("advanced_sequences", subject="sequence"),
@@ -252,8 +220,6 @@ QUESTIONS: dict[str, Question] = {
         DEFINITION,
         open=True,
         fits=criteria.fits_examples,
-        extensions=continuations.function,
-        credence=continuations.prefix_credence,
         ceiling=best_possible,
     ),
 }

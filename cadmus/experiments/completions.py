@@ -8,7 +8,7 @@ import polars as pl
 from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PROGRAM, TEXT
 from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.evaluate.results import CEILING, accuracy_by, measured
+from cadmus.evaluate.statistics.results import CEILING, accuracy_by, measured
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     Table 3, its figure, that of memory and the page of failures are drawn from the results.
     """
     from cadmus.dataset.manifest import read_manifest
-    from cadmus.evaluate.baselines import Learned, grade_baselines
+    from cadmus.evaluate.baselines.policies import Learned, grade_baselines
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.completions.programs)
@@ -74,7 +74,7 @@ def _check_added_questions(subject: Subject, tasks: "list[TaskBatch]") -> None:
 def grade_model(model: Any, tasks: "list[TaskBatch]", dataset: Dataset) -> pl.DataFrame:
     """Complete programs greedily and grade them, see :func:`cadmus.evaluate.grading.grade`."""
     from cadmus.evaluate.grading import grade
-    from cadmus.evaluate.results import MODEL
+    from cadmus.evaluate.statistics.results import MODEL
 
     return grade(tasks, lambda _, prompts: model.complete(prompts, dataset.max_length), MODEL, dataset)
 

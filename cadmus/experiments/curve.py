@@ -4,7 +4,7 @@ import polars as pl
 
 from cadmus.columns import COUNT, FLAG, NAME, NONNEGATIVE
 from cadmus.errors import InputError
-from cadmus.evaluate.results import accuracy_by
+from cadmus.evaluate.statistics.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
 from cadmus.tools import progress

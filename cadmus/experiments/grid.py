@@ -6,8 +6,8 @@ import polars as pl
 from cadmus.columns import COUNT, FLAG, VALUE
 from cadmus.config import Config, Dataset
 from cadmus.errors import InputError
-from cadmus.evaluate.regions import LEARNED, PREDICTIONS
-from cadmus.evaluate.regions import summary as by_region
+from cadmus.evaluate.statistics.regions import LEARNED, PREDICTIONS
+from cadmus.evaluate.statistics.regions import summary as by_region
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.programs import TOKEN_OF_BYTE, Programs, concat
 from cadmus.tools import generator, progress
@@ -24,7 +24,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     range and around it, have rows of their own, where ``balanced`` is true.
     """
     from cadmus.dataset.splits import excluded_pairs
-    from cadmus.evaluate.comparisons import grid_programs, values_of
+    from cadmus.evaluate.prompts.comparisons import grid_programs, values_of
     from cadmus.templates.draw import comparator
     from cadmus.templates.expressions import HALF
 
@@ -69,7 +69,11 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 def _balanced_programs(config: Config, axis: np.ndarray) -> Programs:
     """Sample programs with balanced operators in the training range and around it, of values on ``axis``."""
-    from cadmus.evaluate.comparisons import OUTSIDE, balanced_comparisons, balanced_outside
+    from cadmus.evaluate.prompts.comparisons import (
+        OUTSIDE,
+        balanced_comparisons,
+        balanced_outside,
+    )
 
     rng, n = generator(config.seed, "balanced comparisons"), config.evaluate.grid.balanced
     inside = balanced_comparisons(rng, n, config.dataset)
@@ -80,8 +84,8 @@ def _learned(
     dataset: Dataset, seed: int, prompts: Programs, expected: np.ndarray
 ) -> dict[str, np.ndarray | None]:
     """Return which prompts each learned baseline completes with the right token; None without programs."""
-    from cadmus.evaluate.comparisons import training_comparisons
-    from cadmus.evaluate.linear import Linear
+    from cadmus.evaluate.baselines.linear import Linear
+    from cadmus.evaluate.prompts.comparisons import training_comparisons
     from cadmus.templates.expressions import HALF
 
     programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)

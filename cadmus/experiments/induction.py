@@ -14,7 +14,7 @@ import polars as pl
 from cadmus.columns import COUNT, FLAG, FRACTION, NONNEGATIVE, POSITIVE, PROGRAM, one_of
 from cadmus.config import OOD, Dataset
 from cadmus.config.evaluation import Induction
-from cadmus.evaluate.results import induction_by, measured
+from cadmus.evaluate.statistics.results import induction_by, measured
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.tools import progress, seed_of
 

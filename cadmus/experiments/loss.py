@@ -4,8 +4,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import NAME, NONNEGATIVE, POSITIVE, PROGRAM
-from cadmus.evaluate.losses import completion_losses
-from cadmus.evaluate.results import loss_by
+from cadmus.evaluate.statistics.results import loss_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 
 
@@ -22,7 +21,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     first = [np.flatnonzero(templates == name)[:most] for name in dict.fromkeys(templates.tolist())]
     samples = samples.take(np.concatenate(first))
     programs, prompts = samples.programs, samples.prompt_length.astype(np.int64)
-    losses = completion_losses(subject.model(), programs, prompts, bar=True)
+    losses = subject.model().completion_losses(programs, prompts, bar=True)
     tokens = programs.lengths - prompts + 1
     induction = np.flatnonzero(np.asarray(samples.template) == "complete_algorithm")
     floor = np.full(len(programs), np.nan)

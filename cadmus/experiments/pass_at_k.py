@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, FLAG, FRACTION, POSITIVE
-from cadmus.evaluate.results import CEILING, accuracy_at_k, at, measured
+from cadmus.evaluate.statistics.results import CEILING, accuracy_at_k, at, measured
 from cadmus.experiments.completions import ASKED, ASKED_RULES, ask, best_possible, grade_model
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.programs import Programs
@@ -19,9 +19,9 @@ def measure(subject: Subject) -> pl.DataFrame:
     The probability that at least one of k samples is solved or verified, estimated without bias from all n.
     The baseline draws completions of random training programs. The greedy completion is graded as well.
     """
-    from cadmus.evaluate.baselines import BASELINE_OF_SAMPLES, training_completions
+    from cadmus.evaluate.baselines.policies import BASELINE_OF_SAMPLES, training_completions
     from cadmus.evaluate.grading import grade_samples
-    from cadmus.evaluate.results import MODEL
+    from cadmus.evaluate.statistics.results import MODEL
 
     config, model = subject.config, subject.model()
     dataset, settings = config.dataset, config.evaluate.pass_at_k

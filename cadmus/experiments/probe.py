@@ -20,7 +20,7 @@ import polars as pl
 
 from cadmus.columns import COUNT, FRACTION, LAYER, NONNEGATIVE, POSITIVE, one_of
 from cadmus.config.evaluation import Probe
-from cadmus.evaluate.results import MODEL, measured, with_accuracy
+from cadmus.evaluate.statistics.results import MODEL, measured, with_accuracy
 from cadmus.experiments.experiment import (
     ACCURACY,
     TOKEN,
@@ -44,7 +44,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 
     A probe is a logistic regression from the hidden state to the value.
     """
-    from cadmus.evaluate.comparisons import sample_comparisons
+    from cadmus.evaluate.prompts.comparisons import sample_comparisons
     from cadmus.templates.expressions import HALF, short_expressions
 
     config, model = subject.config, subject.model()

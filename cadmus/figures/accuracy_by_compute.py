@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.results import CEILING, MODEL, accuracy_by
+from cadmus.evaluate.statistics.results import CEILING, MODEL, accuracy_by
 from cadmus.figures import panels, style
 
 _LEAST = 4

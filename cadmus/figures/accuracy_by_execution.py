@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.results import accuracy_by
+from cadmus.evaluate.statistics.results import accuracy_by
 from cadmus.figures import panels
 from cadmus.programs import Programs
 from cadmus.vm.compiled import count_executed

@@ -6,8 +6,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.baselines import EXECUTING
-from cadmus.evaluate.results import CEILING, best_baseline
+from cadmus.evaluate.baselines.policies import EXECUTING
+from cadmus.evaluate.statistics.results import CEILING, best_baseline
 from cadmus.figures import style, table3_accuracy
 from cadmus.figures.table3_accuracy import name
 

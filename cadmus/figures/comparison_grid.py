@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
-from cadmus.evaluate.regions import predicted, training_range
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.regions import predicted, training_range
+from cadmus.evaluate.statistics.results import with_accuracy
 from cadmus.figures import style
 
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}

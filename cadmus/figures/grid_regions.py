@@ -2,13 +2,13 @@
 
 import polars as pl
 
-from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.regions import REGIONS, summary
+from cadmus.evaluate.statistics.intervals import percent
+from cadmus.evaluate.statistics.regions import REGIONS, summary
 from cadmus.figures import reported, tables
 
 
 def data(grid: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of :func:`cadmus.evaluate.regions.summary`, and the accuracy in the paper."""
+    """Return the rows of :func:`~cadmus.evaluate.statistics.regions.summary`, and the paper's accuracy."""
     paper = pl.col("region").replace_strict(reported.GRID, default=None, return_dtype=pl.Float64)
     return summary(grid).with_columns(paper.alias("paper"))
 

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.config import OOD
-from cadmus.evaluate.results import induction_by
+from cadmus.evaluate.statistics.results import induction_by
 from cadmus.figures import style
 
 _RIGHT = {

@@ -2,13 +2,13 @@
 
 import polars as pl
 
-from cadmus.evaluate.intervals import loss_as_text
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.results import loss_by
+from cadmus.evaluate.statistics.intervals import loss_as_text
+from cadmus.evaluate.statistics.results import loss_by
 
 
 def data(losses: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of :func:`cadmus.evaluate.results.loss_by`, the last one over all templates."""
+    """Return the rows of :func:`~cadmus.evaluate.statistics.results.loss_by`, the last over all templates."""
     every = loss_by(losses).select(pl.lit("all").alias("template"), pl.all())
     return pl.concat([loss_by(losses, "template"), every])
 

@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.questions import in_order, title
-from cadmus.evaluate.results import accuracy_by
+from cadmus.evaluate.statistics.results import accuracy_by
 from cadmus.figures import style
 
 _FEWEST = 30

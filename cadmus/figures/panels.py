@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from cadmus.evaluate.questions import in_order, named, title
-from cadmus.evaluate.results import CEILING, MODEL, best_baseline
+from cadmus.evaluate.statistics.results import CEILING, MODEL, best_baseline
 from cadmus.figures import reported, style
 
 EXAMPLE = "62*4+54*4-="

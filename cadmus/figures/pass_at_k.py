@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.evaluate.questions import in_order
-from cadmus.evaluate.results import CEILING, MODEL, accuracy_at_k
+from cadmus.evaluate.statistics.results import CEILING, MODEL, accuracy_at_k
 from cadmus.figures import panels, style
 
 _LINES: tuple[panels.Line, ...] = (

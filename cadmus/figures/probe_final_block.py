@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.intervals import wilson
+from cadmus.evaluate.statistics.intervals import wilson
 from cadmus.figures import panels, style
 
 

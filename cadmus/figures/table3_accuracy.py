@@ -2,10 +2,10 @@
 
 import polars as pl
 
-from cadmus.evaluate.baselines import EXECUTING
-from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.baselines.policies import EXECUTING
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.results import CEILING, METRICS, accuracy_by, best_baseline, gaps_by
+from cadmus.evaluate.statistics.intervals import percent
+from cadmus.evaluate.statistics.results import CEILING, METRICS, accuracy_by, best_baseline, gaps_by
 from cadmus.figures import reported, tables
 
 

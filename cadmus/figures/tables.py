@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.questions import title
+from cadmus.evaluate.statistics.intervals import as_text, gap_as_text, percent
 from cadmus.tables import escape, markdown
 
 

@@ -297,7 +297,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, own: Tensor, other: Tensor) -> Tensor:
         ctx.save_for_backward(own, other)
-        # Not addcmul, which takes four times as long in bf16 (docs/log).
+        # Not addcmul, which takes four times as long in bf16 (log: Muon on flat tensors).
         return x * own + x.roll(x.shape[-1] // 2, -1) * other
 
     @staticmethod

@@ -183,6 +183,16 @@ class Cadmus:
                     results[row] = of_program[: programs.lengths[row]]
         return results
 
+    def completion_losses(
+        self, programs: Programs, prompt_length: np.ndarray, bar: bool = False
+    ) -> np.ndarray:
+        """Return the mean loss of each completion, its end included, in nats per token: float64, shape (n,).
+
+        With full attention, the length of a completion is in the place of its end.
+        """
+        total = self.decoder.log_likelihoods(self, programs, prompt_length, bar)
+        return -total / (programs.lengths - prompt_length + 1)
+
     def hidden_states(self, programs: Batch) -> Layers:
         """Yield the residual stream of programs of one length, batch by batch, each with its slice.
 
@@ -329,8 +339,9 @@ def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: 
     """Call ``compute`` with each item, on a CPU in as many threads as PyTorch has.
 
     An operation that PyTorch divides among its threads waits for the slowest of them: on a busy machine it
-    may take twenty times as long, and a small one gains little from a second thread (docs/log). Here the
-    threads share no operation. The first error of ``compute`` drops the items that have not begun.
+    may take twenty times as long, and a small one gains little from a second thread (log: next to busy
+    processes). Here the threads share no operation. The first error of ``compute`` drops the items that have
+    not begun.
     """
     # A mode of the thread that enters it.
     compute = torch.inference_mode()(compute)

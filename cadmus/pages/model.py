@@ -11,9 +11,9 @@ from huggingface_hub import EvalResult, ModelCardData
 from cadmus import experiments, isa
 from cadmus.config import TEMPLATES, Config
 from cadmus.errors import InputError
-from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.baselines.policies import BASELINES
 from cadmus.evaluate.questions import definitions, title
-from cadmus.evaluate.results import CEILING, METRICS, accuracy_by
+from cadmus.evaluate.statistics.results import CEILING, METRICS, accuracy_by
 from cadmus.figures import table3_accuracy, tables
 from cadmus.model.export import Trained, read_metadata_as, weights_digest
 from cadmus.pages import LICENSE, TAGS, card

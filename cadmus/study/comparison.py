@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config.study import LOSSES
-from cadmus.evaluate import intervals
+from cadmus.evaluate.statistics import intervals
 from cadmus.study.results import Results
 
 _COLUMNS: dict[str, Any] = {
@@ -29,8 +29,8 @@ def compare(results: Results) -> pl.DataFrame:
 
     Differences are those of a variant minus the base, over the seeds of both; they are null for the base and
     without a common seed. 95% intervals of accuracies are over seeds and programs, those of losses over
-    seeds, so null for a single one; see :func:`cadmus.evaluate.intervals.mean_interval`. ``baseline`` is the
-    mean of the best baseline. Variants are in the order of the study.
+    seeds, so null for a single one; see :func:`~cadmus.evaluate.statistics.intervals.mean_interval`.
+    ``baseline`` is the mean of the best baseline. Variants are in the order of the study.
     """
     rows = []
     for metric in results.compare:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from cadmus.config.study import LOSSES
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.regions import REGIONS
-from cadmus.evaluate.results import CEILING
+from cadmus.evaluate.statistics.regions import REGIONS
+from cadmus.evaluate.statistics.results import CEILING
 from cadmus.figures import style
 from cadmus.study.results import Results
 

@@ -5,7 +5,6 @@ import numpy as np
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.grading import tasks_of
-from cadmus.evaluate.losses import completion_losses
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Samples
@@ -27,7 +26,7 @@ class Validation:
         """Return the mean loss over the tokens of completions, and the mean fraction solved per question."""
         cadmus = Cadmus(model, max_length=self._dataset.max_length)
         programs, prompts = self._samples.programs, self._samples.prompt_length.astype(np.int64)
-        losses = completion_losses(cadmus, programs, prompts)
+        losses = cadmus.completion_losses(programs, prompts)
         solved = []
         for task in self._tasks:
             written = cadmus.complete(task.prompts)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from cadmus import store
-from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.statistics.intervals import percent
 from cadmus.experiments import figures, table
 from cadmus.figures import table3_accuracy
 from cadmus.model.export import Trained, read_metadata_as

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from cadmus.config import OF_THE_PAPER
-from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
+from cadmus.evaluate.statistics.intervals import as_text, mean_interval, percent, programs_error
 from cadmus.store import replacing, write_text
 from cadmus.study.results import MINUTES, read
 from cadmus.tables import escape, markdown

@@ -6,7 +6,7 @@ from typing import Any
 from cadmus import Task as Program
 from cadmus import tasks, verify
 from cadmus.errors import InputError, suggest
-from cadmus.evaluate.prompts import answer_text, completion_in, question_text
+from cadmus.evaluate.prompts.language_models import answer_text, completion_in, question_text
 from cadmus.evaluate.questions import QUESTIONS
 
 try:

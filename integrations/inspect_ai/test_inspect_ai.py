@@ -3,7 +3,7 @@
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.evaluate.prompts import COMPARISONS
+from cadmus.evaluate.prompts.language_models import COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
 from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from cadmus import store
 from cadmus.config import load_config
 from cadmus.errors import InputError
-from cadmus.evaluate.prompts import SYMBOLS
+from cadmus.evaluate.prompts.language_models import SYMBOLS
 from cadmus.experiments import table
 from integrations.llm.server import LlmServer
 from tests import forging

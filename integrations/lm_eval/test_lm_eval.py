@@ -6,7 +6,7 @@ import pytest
 
 from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.evaluate.prompts import ALPHABETS, COMPARISONS
+from cadmus.evaluate.prompts.language_models import ALPHABETS, COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
 from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 

@@ -10,7 +10,7 @@ from cadmus import Task, tasks, verify
 from cadmus.api import CHUNK
 from cadmus.config import OF_THE_PAPER, merged
 from cadmus.errors import InputError
-from cadmus.evaluate.prompts import answer_text, completion_in, question_text
+from cadmus.evaluate.prompts.language_models import answer_text, completion_in, question_text
 
 try:
     from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition

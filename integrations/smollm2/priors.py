@@ -32,9 +32,9 @@ from torch.nn.functional import cross_entropy
 
 from cadmus.config import Dataset, Model
 from cadmus.dataset.splits import TEST, TRAIN
-from cadmus.evaluate.comparisons import balanced_comparisons
-from cadmus.evaluate.intervals import mean_interval
-from cadmus.evaluate.prompts import SYMBOLS, translate
+from cadmus.evaluate.prompts.comparisons import balanced_comparisons
+from cadmus.evaluate.prompts.language_models import SYMBOLS, translate
+from cadmus.evaluate.statistics.intervals import mean_interval
 from cadmus.model.gpt import GPT
 from cadmus.programs import TOKEN_OF_BYTE
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from cadmus import Cadmus, Task, prefix_values, tasks, verify
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
-from cadmus.evaluate.prompts import completion_in, question_text
+from cadmus.evaluate.prompts.language_models import completion_in, question_text
+from cadmus.evaluate.statistics.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.model import find_model
 from cadmus.model.export import weights_digest
 from cadmus.store import check_writable, commit

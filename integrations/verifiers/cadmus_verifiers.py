@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from cadmus import Task, Verdict, prefix_values, tasks, verify
 from cadmus.errors import InputError
-from cadmus.evaluate.prompts import answer_text, completion_in, question_text
+from cadmus.evaluate.prompts.language_models import answer_text, completion_in, question_text
 
 try:
     import verifiers.v1 as vf

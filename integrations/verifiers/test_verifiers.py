@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
-from cadmus.evaluate.prompts import COMPARISONS
+from cadmus.evaluate.prompts.language_models import COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
 from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cadmus.config import Dataset
-from cadmus.evaluate.attacks import attacks, solved_by
+from cadmus.evaluate.baselines.attacks import attacks, solved_by
 from dev import attack
 from tests.commands import python
 

@@ -10,7 +10,7 @@ from cadmus.config import TEMPLATE_OF, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.evaluate.grading import TaskBatch, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.evaluate.results import METRICS
+from cadmus.evaluate.statistics.results import METRICS
 from cadmus.programs import Programs, Samples
 from cadmus.vm.verifying import verified
 

@@ -10,7 +10,7 @@ from cadmus.config import TEMPLATES, Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.grading import Policy, TaskBatch, grade, tasks_of
 from cadmus.evaluate.questions import questions_of
-from cadmus.evaluate.results import METRICS, MODEL, accuracy_by
+from cadmus.evaluate.statistics.results import METRICS, MODEL, accuracy_by
 from cadmus.experiments.completions import ASKED, ask
 from cadmus.programs import Programs, Samples
 from tests.evaluate.samples import samples_of

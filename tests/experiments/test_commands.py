@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from cadmus import config, experiments, pipeline
 from cadmus.config import load_config
 from cadmus.dataset.manifest import read_split
-from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.baselines.policies import BASELINES
 from cadmus.evaluate.criteria import second_expressions
-from cadmus.evaluate.results import CEILING, accuracy_by
+from cadmus.evaluate.statistics.results import CEILING, accuracy_by
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.train.paths import step_path

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from cadmus import isa
-from cadmus.evaluate import regions
+from cadmus.evaluate.statistics import regions
 from cadmus.experiments.grid import measure
 from cadmus.programs import Programs
 from cadmus.vm.reference import run

@@ -5,9 +5,10 @@ import polars as pl
 import pytest
 
 from cadmus import isa
-from cadmus.evaluate.results import loss_by
+from cadmus.evaluate.statistics.results import loss_by
 from cadmus.experiments.loss import measure
 from cadmus.model.decoding import LeftToRight
+from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs, Samples
 from tests.experiments.subjects import subject_of
 
@@ -16,6 +17,7 @@ class KnowsTheEnd:
     """After ``<`` the end has the probability 1/2, anywhere else every instruction has the same one."""
 
     decoder = LeftToRight()
+    completion_losses = Cadmus.completion_losses
 
     def log_probabilities(self, programs: Programs) -> list[np.ndarray]:
         found = []

@@ -14,10 +14,10 @@ from PIL import Image
 from cadmus import isa
 from cadmus.columns import Column, Table
 from cadmus.errors import InputError
-from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.baselines.policies import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
-from cadmus.evaluate.regions import LEARNED
-from cadmus.evaluate.results import accuracy_by, with_accuracy
+from cadmus.evaluate.statistics.regions import LEARNED
+from cadmus.evaluate.statistics.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (

@@ -40,7 +40,7 @@ COMMANDS = {
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.site"),
-    "model": ("experiments.experiment", "evaluate.results", "pages.model"),
+    "model": ("experiments.experiment", "evaluate.statistics.results", "pages.model"),
     "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""

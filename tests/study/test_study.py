@@ -13,9 +13,9 @@ from cadmus import experiments, store
 from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import Defect, InputError
-from cadmus.evaluate.intervals import programs_error
-from cadmus.evaluate.regions import LEARNED
-from cadmus.evaluate.results import measured
+from cadmus.evaluate.statistics.intervals import programs_error
+from cadmus.evaluate.statistics.regions import LEARNED
+from cadmus.evaluate.statistics.results import measured
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare

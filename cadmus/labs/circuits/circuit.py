@@ -13,7 +13,7 @@ import polars as pl
 
 from cadmus.columns import COUNT, NUMBER, Column, one_of
 from cadmus.config.evaluation import Local
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.results import with_accuracy
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
 from cadmus.labs.circuits.settings import Circuit
 from cadmus.tools import generator, progress, seed_of
@@ -54,7 +54,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     on the answer is compared with estimates by gradients. The largest edges of each method make circuits, in
     which all other edges are exchanged.
     """
-    from cadmus.evaluate.counterfactuals import counterfactuals
+    from cadmus.evaluate.prompts.counterfactuals import counterfactuals
     from cadmus.labs.circuits.graph import Graph, edges_of, minimal_pairs_of
 
     config, model = subject.config, subject.model()

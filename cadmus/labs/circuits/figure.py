@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.counterfactuals import VARIABLES
+from cadmus.evaluate.prompts.counterfactuals import VARIABLES
 from cadmus.figures import style
 from cadmus.labs.circuits.circuit import accuracy_of_circuits
 

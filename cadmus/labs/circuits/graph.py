@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadmus.evaluate.counterfactuals import first_tokens, rightly_answered
+from cadmus.evaluate.prompts.counterfactuals import first_tokens, rightly_answered
 from cadmus.model.gpt import Block, attend_eager, bias_of, rotated, rotation_of
 from cadmus.model.inference import Cadmus, in_parallel
 from cadmus.programs import Programs

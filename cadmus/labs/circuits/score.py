@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from cadmus.columns import NUMBER, TEXT, Table, one_of
 from cadmus.config import Dataset
 from cadmus.errors import InputError, reading
-from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+from cadmus.evaluate.prompts.counterfactuals import VARIABLES, counterfactuals
 from cadmus.labs.circuits.graph import Graph, circuit_sizes, edges_of, minimal_pairs_of
 from cadmus.model.inference import Cadmus
 from cadmus.plugins import Scoring

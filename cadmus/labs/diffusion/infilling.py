@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.columns import COUNT, NAME, POSITIVE, one_of
-from cadmus.evaluate.results import at, measured, with_accuracy
+from cadmus.evaluate.statistics.results import at, measured, with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
 from cadmus.labs.diffusion.settings import Infilling
 from cadmus.programs import Programs, join

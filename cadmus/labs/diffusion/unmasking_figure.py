@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.questions import in_order, title
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.results import with_accuracy
 from cadmus.figures import style
 
 LOOKS = {

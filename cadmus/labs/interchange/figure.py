@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cadmus.evaluate.counterfactuals import VARIABLES
+from cadmus.evaluate.prompts.counterfactuals import VARIABLES
 from cadmus.figures import style
 
 LABELS = {

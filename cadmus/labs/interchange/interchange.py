@@ -3,9 +3,9 @@
 Probes find what a state encodes, interchange what the model uses. After the token that gives a variable its
 value, the state of one layer is exchanged with that of another program, the source: the whole state
 (activation patching), or only its part in a subspace. If the rest of the computation reads the variable
-there, the answer is the counterfactual one (:mod:`cadmus.evaluate.counterfactuals`). The subspace is learned
-from other pairs, as in distributed alignment search (Geiger et al. 2024); a random one of the same size is
-the control.
+there, the answer is the counterfactual one (:mod:`cadmus.evaluate.prompts.counterfactuals`). The subspace is
+learned from other pairs, as in distributed alignment search (Geiger et al. 2024); a random one of the same
+size is the control.
 """
 
 from typing import get_args
@@ -15,7 +15,7 @@ import polars as pl
 from cadmus.columns import COUNT, LAYER, POSITIVE, one_of
 from cadmus.config.evaluation import Variable
 from cadmus.errors import InputError
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.results import with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Subject, Summary
 from cadmus.labs.interchange.settings import Interchange
 from cadmus.tools import progress, seed_of
@@ -30,7 +30,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     The state of a program is exchanged with that of another one, in full or in a subspace, after the token
     that gives a variable its value. The results count how often the answer is then the counterfactual one.
     """
-    from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+    from cadmus.evaluate.prompts.counterfactuals import VARIABLES, counterfactuals
     from cadmus.labs.interchange.patching import counterfactual_answers, pairs_of, subspaces
 
     config, model = subject.config, subject.model()

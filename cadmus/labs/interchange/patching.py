@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cadmus.evaluate.counterfactuals import first_tokens, rightly_answered
+from cadmus.evaluate.prompts.counterfactuals import first_tokens, rightly_answered
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 

@@ -1,9 +1,9 @@
 """A score for features of hidden states, from any sparse autoencoder, probe or alignment search.
 
 Features are trained without labels, and nobody knows what they should find in a language model. Here the
-variables of the VM are known (:mod:`cadmus.evaluate.counterfactuals`), and whether the model uses them. A
-feature is judged by what it tells about a variable (Karvonen et al. 2025), and by what an exchange of its
-direction does to the answer.
+variables of the VM are known (:mod:`cadmus.evaluate.prompts.counterfactuals`), and whether the model uses
+them. A feature is judged by what it tells about a variable (Karvonen et al. 2025), and by what an exchange of
+its direction does to the answer.
 
 Concepts contain others: a value is one of those above the median. In training a feature of the general
 concept may learn to be silent where a feature of the special one fires, and so no feature means what it seems
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from cadmus.config import Dataset
 from cadmus.errors import InputError, reading
-from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+from cadmus.evaluate.prompts.counterfactuals import VARIABLES, counterfactuals
 from cadmus.labs.interchange.patching import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
 from cadmus.model.inference import Cadmus
 from cadmus.plugins import Scoring

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 
 from cadmus.config.study import LOSSES
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import mean_interval
 from cadmus.evaluate.questions import in_order
-from cadmus.evaluate.results import MODEL
+from cadmus.evaluate.statistics.intervals import mean_interval
+from cadmus.evaluate.statistics.results import MODEL
 from cadmus.figures import panels, style
 from cadmus.labs.law.settings import VARIANTS
 from cadmus.study import Models

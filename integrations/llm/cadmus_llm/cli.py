@@ -12,7 +12,7 @@ import click
 from cadmus.cli import options
 from cadmus.config import Config, digest
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.statistics.intervals import percent
 from cadmus.store import write_parquet
 from cadmus_llm.figures import FIGURES
 from cadmus_llm.models import MODELS, LanguageModel, read_models
@@ -174,7 +174,7 @@ def prompts() -> None:
     Example:
       cadmus-llm prompts
     """
-    from cadmus.evaluate.prompts import SYMBOLS, prompt
+    from cadmus.evaluate.prompts.language_models import SYMBOLS, prompt
 
     for name in SYMBOLS:
         click.echo(f"--- {name} ---\n{prompt('62*4+54*4-', name)}\n")

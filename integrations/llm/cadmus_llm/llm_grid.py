@@ -3,9 +3,9 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.regions import training_range
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.intervals import percent
+from cadmus.evaluate.statistics.regions import training_range
+from cadmus.evaluate.statistics.results import with_accuracy
 from cadmus.figures import comparison_grid, style
 from cadmus_llm.outcomes import pixels
 

@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.regions import summary
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.intervals import percent
+from cadmus.evaluate.statistics.regions import summary
+from cadmus.evaluate.statistics.results import with_accuracy
 from cadmus.figures import style, tables
 from cadmus_llm.outcomes import summary as conditions
 

@@ -6,8 +6,8 @@ import polars as pl
 from cadmus.config import Config
 from cadmus.dataset.splits import TRAIN
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
-from cadmus.evaluate.prompts import EXAMPLES, prompt
+from cadmus.evaluate.prompts.comparisons import balanced_comparisons, grid_programs, values_of
+from cadmus.evaluate.prompts.language_models import EXAMPLES, prompt
 from cadmus.programs import Programs
 from cadmus.templates.expressions import HALF
 from cadmus.tools import generator

@@ -20,7 +20,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from cadmus.config import Config, digest
 from cadmus.errors import InputError, naming
-from cadmus.evaluate.prompts import SYMBOLS, read_answer, translate
+from cadmus.evaluate.prompts.language_models import SYMBOLS, read_answer, translate
 from cadmus_llm.models import LanguageModel
 from cadmus_llm.outcomes import TABLE, at_limits
 from cadmus_llm.questions import most_usd, questions

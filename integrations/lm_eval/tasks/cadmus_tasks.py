@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 
 from cadmus import Task, tasks, verify
-from cadmus.evaluate.prompts import answer_text, completion_in, question_text
+from cadmus.evaluate.prompts.language_models import answer_text, completion_in, question_text
 from cadmus.evaluate.questions import QUESTIONS
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cadmus.errors import InputError
-from cadmus.evaluate.counterfactuals import counterfactuals
+from cadmus.evaluate.prompts.counterfactuals import counterfactuals
 from cadmus.labs.circuits.graph import Graph, Pairs, edges_of, minimal_pairs_of
 from cadmus.labs.circuits.score import read_edge_scores, score_edges
 from cadmus.model.inference import Cadmus

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.statistics.results import with_accuracy
 
 
 def infilling() -> pl.DataFrame:

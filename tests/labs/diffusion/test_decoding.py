@@ -6,7 +6,6 @@ import torch
 
 from cadmus import isa
 from cadmus.errors import InputError
-from cadmus.evaluate.losses import completion_losses
 from cadmus.labs.diffusion.decoding import Order, Unmasking, canvases_of, fill, infilled
 from cadmus.labs.diffusion.settings import Decoding
 from cadmus.model.decoding import greedy
@@ -113,7 +112,7 @@ def test_likelihoods_are_those_of_sampling(model):
     second = logits_of(model, "34", [plus, MASK_ID])[1].log_softmax(-1)[seven]
     assert pair == pytest.approx((lengths[2] + first + second).item(), abs=10 * FLOAT_NOISE)
     # A loss is the mean over the length and the tokens.
-    (loss,) = completion_losses(cadmus, Programs.from_strings(["34+7"]), np.array([2]))
+    (loss,) = cadmus.completion_losses(Programs.from_strings(["34+7"]), np.array([2]))
     assert loss == pytest.approx(-pair / 3)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cadmus.config import Dataset
-from cadmus.evaluate import attacks
+from cadmus.evaluate.baselines import attacks
 from cadmus.evaluate.questions import QUESTIONS
 from tests.evaluate.samples import DATASET, task_of
 

@@ -19,7 +19,8 @@ from cadmus.vm.compiled import execute
 
 _CANDIDATES_AT_ONCE = 2_000_000  # for memory; results do not depend on it
 _PAIRS_AT_ONCE = 1 << 17  # changing it changes which programs are drawn
-_ROUNDS = 20  # not until n are found: on opposite sides there are only hundreds (docs/log)
+# Not until n are found: on opposite sides there are only hundreds (log: claims next to better baselines).
+_ROUNDS = 20
 
 OUTSIDE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "one_out": lambda x, y: (x == 0) != (y == 0),

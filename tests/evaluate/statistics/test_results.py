@@ -7,7 +7,7 @@ import pytest
 from cadmus.columns import COUNT, NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import in_order
-from cadmus.evaluate.results import (
+from cadmus.evaluate.statistics.results import (
     CEILING,
     METRICS,
     accuracy_by,

@@ -17,7 +17,7 @@ import polars as pl
 from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError, check_counts, suggest
-from cadmus.evaluate.comparisons import sample_comparisons
+from cadmus.evaluate.prompts.comparisons import sample_comparisons
 from cadmus.programs import TOKEN_OF_BYTE, Programs
 from cadmus.templates.answers import numeral
 from cadmus.templates.draw import comparator

@@ -6,7 +6,14 @@ import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.evaluate.regions import LEARNED, PREDICTIONS, REGIONS, predicted, summary, training_range
+from cadmus.evaluate.statistics.regions import (
+    LEARNED,
+    PREDICTIONS,
+    REGIONS,
+    predicted,
+    summary,
+    training_range,
+)
 from cadmus.experiments import table
 
 

@@ -6,8 +6,8 @@ import pytest
 from cadmus import Task, tasks, verify
 from cadmus.config import load_config
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import grid_programs
-from cadmus.evaluate.prompts import (
+from cadmus.evaluate.prompts.comparisons import grid_programs
+from cadmus.evaluate.prompts.language_models import (
     ALPHABETS,
     COMPARISONS,
     EXAMPLES,

@@ -8,7 +8,11 @@ import pytest
 from cadmus.config import Dataset
 from cadmus.dataset.splits import TEST, TRAIN, split_of
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import grid_programs, sample_comparisons, training_comparisons
+from cadmus.evaluate.prompts.comparisons import (
+    grid_programs,
+    sample_comparisons,
+    training_comparisons,
+)
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
 from cadmus.vm.compiled import are_true, execute

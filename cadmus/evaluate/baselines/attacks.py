@@ -32,7 +32,7 @@ class Attack(NamedTuple):
 @cache
 def attacks() -> tuple[Attack, ...]:
     """Return the lines of ``attacks.tsv``."""
-    text = files("cadmus.evaluate").joinpath("attacks.tsv").read_text()
+    text = files("cadmus.evaluate.baselines").joinpath("attacks.tsv").read_text()
     return tuple(Attack(*line.split("\t")) for line in text.splitlines()[1:])
 
 

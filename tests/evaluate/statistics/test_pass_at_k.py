@@ -8,10 +8,10 @@ import pytest
 
 from cadmus.config import Dataset
 from cadmus.config.evaluation import budgets
-from cadmus.evaluate import baselines
-from cadmus.evaluate.baselines import training_completions
+from cadmus.evaluate.baselines import policies
+from cadmus.evaluate.baselines.policies import training_completions
 from cadmus.evaluate.grading import grade_samples, tasks_of
-from cadmus.evaluate.results import MODEL, accuracy_at_k, pass_at_k
+from cadmus.evaluate.statistics.results import MODEL, accuracy_at_k, pass_at_k
 from cadmus.programs import Programs
 from tests.evaluate.samples import samples_of
 
@@ -78,7 +78,7 @@ def test_functions_of_samples_are_counted():
 
 def test_the_baseline_draws_completions_of_training_programs_of_the_question(monkeypatch, tmp_path):
     shard = samples_of("equality", "11+2=", "34+52+=", prompt_length=3)
-    monkeypatch.setattr(baselines, "stream_split", lambda *place: {"train": iter([shard])}[place[1]])
+    monkeypatch.setattr(policies, "stream_split", lambda *place: {"train": iter([shard])}[place[1]])
     tasks = tasks_of(samples_of("equality", "12+3=", prompt_length=3))
     policy = training_completions(tmp_path, tasks, seed=0)
     prompts = Programs.from_strings(["12+"] * 50)
@@ -92,7 +92,7 @@ def test_the_baseline_draws_completions_of_training_programs_of_the_question(mon
 
 def test_a_question_that_no_training_program_is_asked_is_completed_with_nothing(monkeypatch, tmp_path):
     shard = samples_of("random", "1", prompt_length=1)
-    monkeypatch.setattr(baselines, "stream_split", lambda *place: {"train": iter([shard])}[place[1]])
+    monkeypatch.setattr(policies, "stream_split", lambda *place: {"train": iter([shard])}[place[1]])
     tasks = tasks_of(samples_of("random", "00=1", "000=", prompt_length=1))
     assert [task.name for task in tasks] == ["random"]
     drawn, _ = training_completions(tmp_path, tasks, seed=0)("random", Programs.from_strings(["0"] * 3))

@@ -8,7 +8,7 @@ from cadmus.config import Dataset
 from cadmus.config.evaluation import Variable
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
-from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+from cadmus.evaluate.prompts.counterfactuals import VARIABLES, counterfactuals
 from cadmus.programs import Programs
 from cadmus.templates.answers import number_text
 from cadmus.vm.reference import run

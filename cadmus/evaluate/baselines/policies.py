@@ -16,11 +16,11 @@ import polars as pl
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.dataset.manifest import read_manifest, stream_split
-from cadmus.evaluate import attacks
+from cadmus.evaluate.baselines import attacks
+from cadmus.evaluate.baselines.rewriting import rules
 from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Policy, TaskBatch, grade
 from cadmus.evaluate.questions import subjects_of
-from cadmus.evaluate.rewriting import rules
 from cadmus.programs import Programs, Samples, concat, join
 from cadmus.tools import generator, progress
 from cadmus.vm.compiled import are_true
@@ -157,7 +157,7 @@ def _linear(
     task: TaskBatch, learned: Learned, dataset: Dataset, *, operators_only: bool = False, pairs: bool = False
 ) -> Answers | None:
     # PyTorch, which tables do not need, is imported here.
-    from cadmus.evaluate.linear import Linear
+    from cadmus.evaluate.baselines.linear import Linear
 
     prompts = learned.prompts[task.name]
     if not len(prompts) or (operators_only and task.question.solves is not comparator):

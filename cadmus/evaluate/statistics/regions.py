@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import bootstrap, gap_interval
+from cadmus.evaluate.statistics.intervals import bootstrap, gap_interval
 
 PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
 """Columns that count the predicted comparators."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from cadmus.evaluate.intervals import (
+from cadmus.evaluate.statistics.intervals import (
     RESAMPLES,
     Z,
     as_text,
@@ -117,7 +117,7 @@ def test_resamples_are_the_same_every_time_and_for_all_measures() -> None:
 def test_parts_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     given = single(np.arange(300) % 3 == 0)
     at_once = resampled(*given)
-    monkeypatch.setattr("cadmus.evaluate.intervals._WEIGHTS_AT_ONCE", 100_000)
+    monkeypatch.setattr("cadmus.evaluate.statistics.intervals._WEIGHTS_AT_ONCE", 100_000)
     np.testing.assert_array_equal(resampled(*given), at_once)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from cadmus.columns import MEASURED
 from cadmus.config.evaluation import budgets
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
+from cadmus.evaluate.statistics.intervals import bootstrap, gap_interval, resampled, wilson
 
 METRICS = {
     "solved": "Solved",

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cadmus.evaluate.baselines.rewriting import rules
 from cadmus.evaluate.criteria import copies, is_expression
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.evaluate.rewriting import rules
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 from tests.evaluate.samples import DATASET, task_of

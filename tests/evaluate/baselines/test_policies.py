@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from cadmus.config import Dataset
-from cadmus.evaluate import baselines
-from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grade_baselines
+from cadmus.evaluate.baselines import policies
+from cadmus.evaluate.baselines.linear import Linear
+from cadmus.evaluate.baselines.policies import BASELINES, Learned, first_that_holds, grade_baselines
 from cadmus.evaluate.grading import TaskBatch, tasks_of
-from cadmus.evaluate.linear import Linear
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs, Samples
 from cadmus.vm.reference import run
@@ -26,8 +26,8 @@ def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[TaskBatch], *shards: Sa
         assert (directory, split) == (Path("dataset"), "train")
         return [*shards]
 
-    monkeypatch.setattr(baselines, "read_manifest", lambda _: SimpleNamespace(files=files))
-    monkeypatch.setattr(baselines, "stream_split", stream)
+    monkeypatch.setattr(policies, "read_manifest", lambda _: SimpleNamespace(files=files))
+    monkeypatch.setattr(policies, "stream_split", stream)
     return Learned(Path("dataset"), tasks)
 
 
@@ -43,7 +43,7 @@ def test_the_most_frequent_completion_of_each_question(monkeypatch) -> None:
         samples_of("equality", "55=", "15*5=", prompt_length=[2, 4]),
     ]
     tasks = tasks_of(Samples.concat(test))
-    monkeypatch.setattr(baselines, "_EXAMPLES", 6)
+    monkeypatch.setattr(policies, "_EXAMPLES", 6)
     found = learned(monkeypatch, tasks, *train)
     assert len(found.prompts["equality_comparator"]) == 6
     assert found.prompts["less_greater"].to_strings() == ["21", "12", "31", "34"]
@@ -131,7 +131,7 @@ def test_retrieval_takes_the_most_frequent_completion_that_makes_the_program_tru
 
 
 def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypatch) -> None:
-    monkeypatch.setattr("cadmus.evaluate.baselines._AT_ONCE", 10)
+    monkeypatch.setattr("cadmus.evaluate.baselines.policies._AT_ONCE", 10)
     rng = np.random.default_rng(0)
     prompts, candidates = (
         Programs.from_strings("".join(rng.choice([*"123+-=<!_"], rng.integers(1, 5))) for _ in range(40))

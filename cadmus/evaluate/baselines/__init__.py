@@ -1,0 +1,1 @@
+"""Policies that answer without understanding: what an accuracy is to be compared with."""

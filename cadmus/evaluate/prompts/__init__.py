@@ -1,0 +1,1 @@
+"""Prompts beyond the programs of a dataset: comparisons, counterfactual pairs, texts for language models."""

@@ -1,0 +1,1 @@
+"""Accuracies of results, their intervals and regions of the grid."""
