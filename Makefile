@@ -89,13 +89,10 @@ lint: .venv/installed
 	$(BIN)/snakefmt --check workflow
 	$(BIN)/snakemake --lint
 
-# Python compiles the modules that it imports; pip would compile all, on one core. Without `compat`, a script in the folder
-# above a clone named cadmus would import that folder.
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("make: Cadmus needs Python 3.11 or later, this is " + sys.version.split()[0] + "; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --config-settings editable_mode=compat --editable .
+	$(BIN)/python dev/install.py
 	touch $@
 
 .DEFAULT:

@@ -105,20 +105,32 @@ def evaluate(
     dataset: Path | str | None = None,
     config: Config | None = None,
     device: str = "cpu",
+    baselines: Path | str | None = None,
 ) -> "pl.DataFrame":
     """Run an experiment on an exported model, write its results to a Parquet file and return them.
 
     ``model`` is a directory, that of an export or of snapshots, or the name of a shipped model. ``config`` is
-    by default that of the model, with default experiments.
+    by default that of the model, with default experiments. ``baselines`` is what :func:`baselines` has
+    written; without it, completions measures them anew.
     """
     from cadmus import experiments
     from cadmus.experiments.experiment import Subject
 
-    data = None if dataset is None else Path(dataset)
-    subject = Subject(experiment, find_model(model), config, device, data)
+    data, known = (None if path is None else Path(path) for path in (dataset, baselines))
+    subject = Subject(experiment, find_model(model), config, device, data, known)
     results = experiments.get(experiment).run(subject)
     write_parquet(output, "results", results, subject.metadata())
     return results
+
+
+def baselines(config: Config, dataset: Path | str, output: Path | str) -> None:
+    """Grade the baselines on a dataset, with which all its models are compared; write a Parquet file."""
+    from cadmus.experiments.completions import BASELINES, EXPERIMENT, measure_baselines
+    from cadmus.experiments.experiment import DatasetSubject
+
+    subject = DatasetSubject(config, Path(dataset))
+    measured = measure_baselines(subject).select(*EXPERIMENT.columns).cast(EXPERIMENT.table.schema)
+    write_parquet(output, BASELINES, measured, subject.metadata())
 
 
 def draw(figure: str, results: Sequence[Path | str], output: Path | str) -> list[Path]:

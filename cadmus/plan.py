@@ -110,7 +110,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     tokens, pairs = average_program(config.seed, config.dataset.model_dump_json())
     parameters = parameter_count(model)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
-    trained = train.steps * train.batch_size
+    trained = train.programs
     flops = training_flops(model, trained * tokens, trained * pairs, state_outputs(train))
     # At most: as if all completions differed and were as long as those of the dataset.
     reinforcement = train.reinforcement

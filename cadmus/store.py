@@ -47,6 +47,7 @@ KINDS = {
     "checkpoint": "delete its directory to resume from the checkpoint before it",
     "metrics": "train again",
     "results": "evaluate again",
+    "baselines": "run `cadmus baselines` again",
     "study": "collect it again",
 }
 """Kinds of sealed files, and how to make one again."""

@@ -8,6 +8,7 @@ import click
 
 from cadmus import experiments, pipeline, plugins
 from cadmus.cli import options
+from cadmus.config import load_config
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.statistics.intervals import percent
@@ -47,10 +48,11 @@ def _command(name: str) -> click.Command:
         changes: dict[str, Any],
         device: str | None,
         dataset: Path | None = None,
+        baselines: Path | None = None,
     ) -> None:
         run_config = options.optional_config(config, changes)
         device = options.usable_device(device)
-        results = pipeline.evaluate(name, directory, output, dataset, run_config, device)
+        results = pipeline.evaluate(name, directory, output, dataset, run_config, device, baselines)
         if experiment.summary:
             _print(experiment.summary(results))
 
@@ -68,6 +70,9 @@ def _command(name: str) -> click.Command:
     if experiment.dataset:
         split_help = "Dataset with the test split."
         parameters.append(click.option("--dataset", type=options.DIRECTORY, required=True, help=split_help))
+    if experiment.baselines:
+        file_help = "File of `cadmus baselines` for the dataset; without it, they are measured here."
+        parameters.append(click.option("--baselines", type=options.PATH, help=file_help))
     arguments = f"{subject} {value} --output {name}.parquet"
     if experiment.dataset:
         arguments += " --dataset DIR"
@@ -78,6 +83,23 @@ def _command(name: str) -> click.Command:
 
 for _name in experiments.NAMES:
     evaluate.add_command(_command(_name))
+
+
+@click.command()
+@options.config_option
+@options.changes_option
+@click.option("--dataset", type=options.DIRECTORY, required=True, help="Dataset with the test split.")
+@options.results_option
+def baselines(config: Path, changes: dict[str, Any], dataset: Path, output: Path) -> None:
+    """Grade the baselines on a dataset, for `cadmus evaluate completions`.
+
+    They and the best possible answers depend on the dataset alone, so all its models share one file.
+
+    \b
+    Example:
+      cadmus baselines --config quick --dataset results/quick/dataset --output baselines.parquet
+    """
+    pipeline.baselines(load_config(config, changes), dataset, output)
 
 
 @click.command()

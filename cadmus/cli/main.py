@@ -38,6 +38,7 @@ SECTIONS = {
     "Single steps of the workflow, rarely typed": {
         "shard": ("train", "sample", "Sample shards of the dataset in DIRECTORY."),
         "manifest": ("train", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
+        "baselines": ("experiments", "model", "Grade the baselines on a dataset, for all its models."),
         "card": ("train", "model", "Write the card of the model or dataset in DIRECTORY."),
     },
 }

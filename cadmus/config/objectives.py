@@ -10,6 +10,7 @@ from cadmus.config.fields import (
     Distinct,
     Fraction,
     NonNegative,
+    Positive,
     ProgramCount,
     SampleCount,
     Section,
@@ -62,6 +63,8 @@ class Reinforcement(Section):
     """prompts per question and step, over all ranks"""
     samples: Annotated[SampleCount, Field(ge=2)] = 8
     """completions per prompt"""
+    batch_size: Positive | None = None
+    """programs that such a step trains on besides, over all ranks; as many as other steps when null"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
     weight: Annotated[Above0, Field(le=1_000)] = 1.0

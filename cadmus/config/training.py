@@ -140,9 +140,16 @@ class Train(Section):
             raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
         if self.reinforcement.fraction and prompts % ranks:
             raise ValueError(f"reinforcement.prompts: must be a multiple of ranks {ranks}, got {prompts}")
+        if (fewer := self.reinforcement.batch_size) and fewer > self.batch_size:
+            rule = f"must be at most batch_size {self.batch_size}"
+            raise ValueError(f"reinforcement.batch_size: {rule}, got {fewer}")
         if not self.divides(ranks):
-            rule = f"must divide the {self.batch_size // ranks} programs of a rank"
-            raise ValueError(f"micro_batch_size: {rule}, got {self.micro_batch_size}")
+            programs, micro_batch = self.batch_size // ranks, self.micro_batch_size
+            if micro_batch and programs % micro_batch:
+                rule = f"must divide the {programs} programs of a rank"
+                raise ValueError(f"micro_batch_size: {rule}, got {micro_batch}")
+            rule = f"must be a multiple of the {self.batch_size // (micro_batch or programs)} micro-batches"
+            raise ValueError(f"reinforcement.batch_size: {rule} of a step, got {fewer}")
         if self.optimizer == "muon":
             self._check_muon()
         else:
@@ -183,8 +190,24 @@ class Train(Section):
         first = self.steps - math.ceil(self.reinforcement.fraction * self.steps)
         return range(first, self.steps)
 
+    @property
+    def programs(self) -> int:
+        """Programs that all steps train on, those that come back included."""
+        rewarded = len(self.reinforcement_steps)
+        return (self.steps - rewarded) * self.batch_size + rewarded * self.programs_of(self.steps - 1)
+
+    def programs_of(self, step: int) -> int:
+        """Return the programs of a step, counted from 0, over all ranks."""
+        fewer = self.reinforcement.batch_size if step in self.reinforcement_steps else None
+        return fewer or self.batch_size
+
     def divides(self, ranks: int) -> bool:
         """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""
         programs, rest = divmod(self.batch_size, ranks)
-        prompts = self.reinforcement.prompts if self.reinforcement.fraction else 0
-        return rest == 0 and prompts % ranks == 0 and programs % (self.micro_batch_size or programs) == 0
+        micro_batch = self.micro_batch_size or programs
+        if rest or programs % micro_batch:
+            return False
+        rewarded = self.reinforcement
+        # All steps have as many micro-batches.
+        fewer = (rewarded.batch_size or self.batch_size) % (self.batch_size // micro_batch)
+        return not rewarded.fraction or rewarded.prompts % ranks == fewer == 0

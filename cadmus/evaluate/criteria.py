@@ -13,7 +13,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import Defect
-from cadmus.programs import Programs, join
+from cadmus.programs import Programs, join, offsets_of
 from cadmus.templates.behavior import DEFINITION, behavior, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.vm.compiled import execute, leave_nan, same_outputs
@@ -39,6 +39,10 @@ RUN = 3
 _ONE_ARGUMENT = tuple("0123456789tZ")
 _FEW = "Z0259t"  # pairs of all twelve would be 144 calls of a program
 _TWO_ARGUMENTS = tuple(first + second for first in _FEW for second in _FEW)
+_CALLS, _TWO_CALLS = (
+    ("f", "g", "h", ""),
+    ("F", "G", "", ""),
+)  # of each subroutine, with one argument and with two
 
 # By byte of the symbol, because compiled code cannot read the table.
 _INPUTS, _OUTPUTS = np.zeros(128, np.int64), np.zeros(128, np.int64)
@@ -202,9 +206,8 @@ def inlines(prompts: Programs, completions: Programs) -> np.ndarray:
     ``\8-2+;`` needs no understanding of ``8f2=``: it undoes the argument and adds the value. A definition
     like it has at least as many instructions as the prompt outside of definitions.
     """
-    pairs = zip(prompts.to_strings(), completions.to_strings(), strict=True)
-    parts = ((isa.split_definitions(prompt)[0], isa.split_definitions(text)[1]) for prompt, text in pairs)
-    return np.array([len("".join(bodies)) >= len(top) for top, bodies in parts], np.bool_)
+    top, (delimiters, inside) = ~np.logical_or(*_definitions(prompts)), _definitions(completions)
+    return _count(inside & ~delimiters, completions) >= _count(top, prompts)
 
 
 def varies(programs: Programs) -> np.ndarray:
@@ -212,30 +215,52 @@ def varies(programs: Programs) -> np.ndarray:
 
     It is called with twelve arguments, or 36 pairs of them if the program calls it with two.
     """
+    delimiters, inside = _definitions(programs)
+    kept = delimiters | inside
+    data = slice(programs.offsets[0], programs.offsets[-1])
+    definitions = Programs(programs.data[data][kept[data]], offsets_of(_count(kept, programs)))
+    opens = _count(delimiters & ~inside & (programs.data == ord("\\")), programs)
+    # A fourth subroutine has no call.
+    last = np.where(opens > 0, np.minimum(opens, len(_CALLS)), len(_CALLS)) - 1
+    has_two = (last < 2) & programs.contain(Programs.from_strings(_TWO_CALLS).take(last))
     dependent = np.zeros(len(programs), np.bool_)
-    calls: dict[bool, list[tuple[int, str]]] = {False: [], True: []}
-    for row, text in enumerate(programs.to_strings()):
-        definitions, call, has_two = _call_of_last(text)
-        arguments = _TWO_ARGUMENTS if has_two else _ONE_ARGUMENT
-        calls[has_two] += [(row, definitions + written + call) for written in arguments]
-    for has_two, shape in ((False, (-1, len(_ONE_ARGUMENT), 1)), (True, (-1, len(_FEW), len(_FEW)))):
-        rows = np.array([row for row, _ in calls[has_two]], np.int64)
-        outcome = execute(Programs.from_strings(text for _, text in calls[has_two]))
+    for calls, arguments, rows, shape in (
+        (_CALLS, _ONE_ARGUMENT, np.flatnonzero(~has_two), (-1, len(_ONE_ARGUMENT), 1)),
+        (_TWO_CALLS, _TWO_ARGUMENTS, np.flatnonzero(has_two), (-1, len(_FEW), len(_FEW))),
+    ):
+        every = np.repeat(rows, len(arguments))
+        written = Programs.from_strings(arguments).take(np.tile(np.arange(len(arguments)), len(rows)))
+        call = Programs.from_strings(calls).take(last[every])
+        outcome = execute(join(definitions.take(every), b";", written, call))
         # NAN and sequences count as one value: a function of numbers has to tell numbers apart.
         values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min).reshape(shape)
-        on_first = (values != values[:, :1]).any((1, 2))
-        on_second = (values != values[:, :, :1]).any((1, 2))
-        dependent[rows.reshape(shape)[:, 0, 0]] = on_first & on_second if has_two else on_first
+        dependent[rows] = (values != values[:, :1]).any((1, 2))
+        if shape[2] > 1:
+            dependent[rows] &= (values != values[:, :, :1]).any((1, 2))
     return dependent
 
 
-def _call_of_last(program: str) -> tuple[str, str, bool]:
-    """Return all definitions, the call of the last one, and whether it takes two arguments."""
-    bodies = isa.split_definitions(program)[1]
-    definitions = "".join(f"\\{body};" for body in bodies)
-    last = slice(len(bodies) - 1, len(bodies))  # not an index, because a fourth subroutine has no call
-    two = "FG"[last]
-    return (definitions, two, True) if two and two in program else (definitions, "fgh"[last], False)
+def _definitions(programs: Programs) -> tuple[np.ndarray, np.ndarray]:
+    r"""Tell which instructions are ``\`` or ``;``, and which come after ``\`` without a ``;``: both bool.
+
+    One of each byte of ``programs.data``; :func:`cadmus.isa.split_definitions` does so for one program.
+    """
+    data = programs.data
+    delimiters = (data == ord("\\")) | (data == ord(";"))
+    # The start of a program ends a definition as `;` does.
+    latest = np.where(delimiters, np.arange(len(data)), -1)
+    starts = programs.offsets[:-1][programs.lengths > 0]
+    before = np.concatenate([[-1], np.maximum.accumulate(latest)])[:-1]
+    start = np.zeros(len(data), np.int64)
+    start[starts] = starts
+    start = np.maximum.accumulate(start)
+    return delimiters, (before >= start) & (data[before] == ord("\\"))
+
+
+def _count(mask: np.ndarray, programs: Programs) -> np.ndarray:
+    """Count the instructions of each program that a mask of ``programs.data`` has: int64, shape (n,)."""
+    counts = offsets_of(mask)
+    return counts[programs.offsets[1:]] - counts[programs.offsets[:-1]]
 
 
 def second_expressions(programs: Programs) -> np.ndarray:

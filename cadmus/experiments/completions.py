@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PROGRAM, TEXT
+from cadmus.columns import COMPLETION, COUNT, FLAG, FRACTION, NAME, POSITIVE, PROGRAM, TEXT, Table
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.statistics.results import CEILING, accuracy_by, measured
 from cadmus.experiments.experiment import Experiment, Figure, Subject, Summary
+from cadmus.records import Origin
+from cadmus.store import read_parquet
 
 if TYPE_CHECKING:
     from cadmus.evaluate.grading import TaskBatch
+
+BASELINES = "baselines"
+"""Kind of the files with what :func:`measure_baselines` returns."""
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -23,6 +28,35 @@ def measure(subject: Subject) -> pl.DataFrame:
 
     Table 3, its figure, that of memory and the page of failures are drawn from the results.
     """
+    tasks = ask(subject, subject.config.evaluate.completions.programs)
+    baselines = measure_baselines(subject) if subject.baselines is None else read_baselines(subject)
+    # Each has all programs, in the order in which they are asked.
+    known = baselines.filter(pl.col("policy") == baselines["policy"][0])
+    graded = grade_model(subject.model(), tasks, subject.config.dataset)
+    asked = ("question", "program", "prompt_length")
+    if not graded.select(asked).equals(known.select(asked)):
+        raise InputError(f"{subject.baselines}: of other programs than are asked here; measure them anew")
+    of_dataset = known.select(CEILING, "seen", "training_programs")
+    others = baselines.with_columns(pl.lit(None, pl.Float64).alias(CEILING))
+    return pl.concat([graded.hstack(of_dataset), others], how="diagonal")
+
+
+def read_baselines(subject: Subject) -> pl.DataFrame:
+    """Read what :func:`measure_baselines` returned for the dataset of a subject."""
+    from cadmus.dataset.manifest import read_manifest
+
+    assert subject.baselines is not None
+    baselines, origin = read_parquet(subject.baselines, BASELINES, Table(EXPERIMENT.columns), Origin)
+    if origin.data_digest != read_manifest(subject.dataset_directory()).digest:
+        raise InputError(f"{subject.baselines}: of another dataset than {subject.dataset}; measure them anew")
+    return baselines
+
+
+def measure_baselines(subject: Subject) -> pl.DataFrame:
+    """Return all of the results that depends on the dataset alone.
+
+    The baselines are graded; ``ceiling`` is known of them as well.
+    """
     from cadmus.dataset.manifest import read_manifest
     from cadmus.evaluate.baselines.policies import Learned, grade_baselines
 
@@ -31,13 +65,14 @@ def measure(subject: Subject) -> pl.DataFrame:
     splits = read_manifest(subject.dataset_directory()).splits
     trained = {template: counts["programs"] for template, counts in splits["train"].items()}
     ceiling = best_possible(tasks, dataset, subject.config.evaluate.split)
-    graded = grade_model(subject.model(), tasks, dataset).with_columns(ceiling)
     learned = Learned(subject.dataset_directory(), tasks)
-    completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)], how="diagonal")
-    things = completions.select("question", "subject").iter_rows()
-    return completions.with_columns(
+    graded = grade_baselines(tasks, learned, dataset)
+    things = graded.select("question", "subject").iter_rows()
+    return graded.with_columns(
         pl.Series("seen", [thing in learned.seen[question] for question, thing in things]),
         pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
+        # Of the first one, which answers all questions.
+        ceiling.extend_constant(None, len(graded) - len(ceiling)),
     )
 
 
@@ -118,7 +153,7 @@ ASKED_RULES = {
 
 EXPERIMENT = Experiment(
     measure=measure,
-    seconds=123,
+    seconds=40,
     columns={
         **ASKED,
         "completion": COMPLETION,
@@ -142,6 +177,7 @@ EXPERIMENT = Experiment(
     metrics=lambda results: measured(accuracy_by(results, "question")),
     summary=summarize,
     dataset=True,
+    baselines=measure_baselines,
     figures=(
         Figure(
             "table3_accuracy",

@@ -62,6 +62,8 @@ class Experiment:
     """Returns the table that the command prints."""
     dataset: bool = False
     """True if it reads the test split."""
+    baselines: Callable[["Subject"], pl.DataFrame] | None = None
+    """Measures what depends on the dataset alone, so that all models of a dataset can share it."""
     snapshots: bool = False
     """True if it reads the snapshots of a training instead of one model."""
     needs: str | None = None
@@ -99,9 +101,12 @@ class Subject:
     """A trained model and the test programs it may be asked about.
 
     Programs that the model may have been trained on are refused, whoever asks. ``directory`` is a model
-    export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split.
-    The config is by default that of the training, with default experiments.
+    export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split,
+    and ``baselines`` is a file of what depends on it alone. The config is by default that of the training,
+    with default experiments.
     """
+
+    baselines: Path | None = None
 
     def __init__(
         self,
@@ -110,6 +115,7 @@ class Subject:
         config: Config | None = None,
         device: str = "cpu",
         dataset: Path | None = None,
+        baselines: Path | None = None,
     ) -> None:
         from cadmus.experiments import get
         from cadmus.model.export import read_metadata
@@ -123,7 +129,7 @@ class Subject:
             needs = f"{experiment} needs {get(experiment).attention}"
             raise InputError(f"{self.directory}: model.attention: is {noted.model.attention}; {needs}")
         self.config = noted
-        self.device, self.dataset = device, dataset
+        self.device, self.dataset, self.baselines = device, dataset, baselines
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""
@@ -189,3 +195,13 @@ class Subject:
         from cadmus.model.export import weights_digest
 
         return {"model_digest": weights_digest(self.directory)}
+
+
+class DatasetSubject(Subject):
+    """The test programs of a dataset, without a model."""
+
+    def __init__(self, config: Config, dataset: Path) -> None:
+        self.config, self.dataset = config, dataset
+
+    def model_metadata(self) -> dict[str, str]:
+        return {}

@@ -33,6 +33,7 @@ def evaluate_model(
     next_logits: NextLogits | None = None,
     config: Config | None = None,
     output: Path | str | None = None,
+    baselines: Path | str | None = None,
 ) -> "pl.DataFrame":
     """Run an experiment on a model of your own, of any framework; return the results of ``cadmus evaluate``.
 
@@ -50,6 +51,7 @@ def evaluate_model(
         config: the settings, such as ``evaluate.batch_size``, the maximum of n (512 if null); by default the
             section ``dataset`` of the dataset, with default experiments.
         output: Parquet file for the results, which ``cadmus figure`` draws.
+        baselines: file of ``cadmus baselines`` for the dataset; without it, completions measures them anew.
     """
     declared = get(experiment)
     if declared.needs:
@@ -65,6 +67,7 @@ def evaluate_model(
     config = config or _config_of(Path(dataset))
     model = External(complete, next_logits, config.evaluate.batch_size or BATCH)
     subject = ExternalSubject(model, config, Path(dataset))
+    subject.baselines = None if baselines is None else Path(baselines)
     results = declared.run(subject)
     if output is not None:
         write_parquet(output, "results", results, subject.metadata())

@@ -11,9 +11,8 @@ a second part, and the accuracy is that on a third.
 """
 
 import math
-import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -32,6 +31,9 @@ from cadmus.experiments.experiment import (
 )
 from cadmus.programs import Programs
 from cadmus.tools import cores, generator, progress
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STATES_BYTES = 2 << 30
 """Memory for hidden states, of as many layers as fit, at least one."""
@@ -119,16 +121,20 @@ def fit_probes(
     from joblib import Parallel, delayed
     from threadpoolctl import threadpool_limits
 
-    # A thread per fit: most of the time is in matrix products, which release the GIL. Of few distinct rows,
-    # scikit-learn suspects that classes are numbers.
-    with threadpool_limits(1), warnings.catch_warnings(action="ignore", category=UserWarning):
-        fits = Parallel(cores(), prefer="threads")(
-            delayed(_right)(features[token], classes, same[token], settings)
-            for classes in targets
-            for token in range(len(features))
-        )
-    right = np.reshape(fits, (len(targets), len(features), len(settings.inverse_regularization), -1))
-    on_validation, on_test = np.split(right, [settings.validation_programs], axis=3)
+    from cadmus.model.inference import one_thread
+
+    shape = len(targets), len(features), len(settings.inverse_regularization), -1
+    right = np.empty((len(targets), len(features)), object)
+
+    def fit(place: tuple[int, int]) -> None:
+        target, token = place
+        right[place] = _right(features[token], targets[target], same[token], settings)
+
+    with one_thread(), threadpool_limits(1):
+        Parallel(cores(), prefer="threads")(delayed(fit)(place) for place in np.ndindex(*right.shape))
+    on_validation, on_test = np.split(
+        np.reshape([*right.flat], shape), [settings.validation_programs], axis=3
+    )
     best = on_validation.sum(3).argmax(2)
     hits = np.take_along_axis(on_test.sum(3), best[..., None], axis=2)[..., 0]
     return hits, np.array(settings.inverse_regularization)[best]
@@ -136,8 +142,7 @@ def fit_probes(
 
 def _right(features: np.ndarray, classes: np.ndarray, same: np.ndarray, settings: Probe) -> list[np.ndarray]:
     """Fit a token's probes to the first programs; return which others each regularization predicts right."""
-    from sklearn.dummy import DummyClassifier
-    from sklearn.linear_model import LogisticRegression
+    import torch
     from sklearn.preprocessing import StandardScaler
 
     fitted = settings.train_programs
@@ -145,15 +150,53 @@ def _right(features: np.ndarray, classes: np.ndarray, same: np.ndarray, settings
     pairs = np.stack([same[:fitted], classes[:fitted]])
     _, rows, counts = np.unique(pairs, axis=1, return_index=True, return_counts=True)
     scaler = StandardScaler().fit(features[rows], sample_weight=counts)
-    known, others = scaler.transform(features[rows]), scaler.transform(features[fitted:])
-    regression = LogisticRegression(tol=TOLERANCE, max_iter=MOST_STEPS, warm_start=True)
+    known, others = (torch.from_numpy(scaler.transform(each)) for each in (features[rows], features[fitted:]))
+    values, number = np.unique(classes[rows], return_inverse=True)
+    weights = torch.from_numpy(counts.astype(np.float32))
+    coefficients = np.zeros((len(values), known.shape[1] + 1))
     right = []
     for c in settings.inverse_regularization:
-        # A regression needs two classes.
-        several = len(np.unique(classes[rows])) > 1
-        probe = regression.set_params(C=c) if several else DummyClassifier()
-        right.append(probe.fit(known, classes[rows], counts).predict(others) == classes[fitted:])
+        # Each starts at the one before it.
+        coefficients = logistic_regression(known, torch.from_numpy(number), weights, c, coefficients)
+        logits = others @ torch.from_numpy(coefficients[:, :-1]).float().T
+        logits += torch.from_numpy(coefficients[:, -1]).float()
+        right.append(values[logits.argmax(1).numpy()] == classes[fitted:])
     return right
+
+
+def logistic_regression(
+    rows_NF: "Tensor", class_N: "Tensor", weight_N: "Tensor", c: float, start_CF: np.ndarray
+) -> np.ndarray:
+    """Return the coefficients of a multinomial logistic regression, the intercepts last: (C, F + 1).
+
+    They are those of scikit-learn's ``LogisticRegression`` with this ``c``, found by the same solver, in half
+    the time: PyTorch computes the softmax of a few dozen classes faster.
+    """
+    import torch
+    from scipy.optimize import minimize
+
+    total = float(weight_N.sum())
+    penalty = 1 / (c * total)
+    share_N = weight_N / total
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        coefficients_CF = torch.from_numpy(flat.reshape(start_CF.shape)).float()
+        weights_CF = coefficients_CF[:, :-1]
+        logits_NC = torch.addmm(coefficients_CF[:, -1], rows_NF, weights_CF.T)
+        log_p_NC = logits_NC.log_softmax(1)
+        own_N = log_p_NC.gather(1, class_N[:, None])[:, 0]
+        value = penalty / 2 * float(weights_CF.square().sum()) - float(share_N @ own_N)
+        slope_NC = log_p_NC.exp_()
+        slope_NC[torch.arange(len(class_N)), class_N] -= 1
+        slope_NC *= share_N[:, None]
+        slope_CF = torch.cat(
+            [torch.addmm(weights_CF, slope_NC.T, rows_NF, beta=penalty), slope_NC.sum(0)[:, None]], 1
+        )
+        return value, slope_CF.double().numpy().ravel()
+
+    options = {"maxiter": MOST_STEPS, "maxls": 50, "gtol": TOLERANCE, "ftol": 64 * np.finfo(float).eps}
+    found = minimize(loss, start_CF.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return found.x.reshape(start_CF.shape)
 
 
 def prefix_ids(programs: Programs) -> np.ndarray:

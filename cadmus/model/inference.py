@@ -34,6 +34,7 @@ SHORT = 16
 """Programs of up to this length are completed together, longer ones with those of up to twice their length:
 a cache is as long as its longest row."""
 FEW = 16  # programs that are not divided among threads
+TOGETHER = 128  # programs completed together, whatever their lengths: a batch more takes longer than padding
 Item = TypeVar("Item")
 Batch = Programs | Iterable[str]
 Layers = Iterator[tuple[slice, np.ndarray]]
@@ -249,7 +250,8 @@ class Cadmus:
 
     def _batches_by_length(self, lengths: np.ndarray, most: int) -> Iterator[np.ndarray]:
         def fits(rows: int, shortest: int, longest: int) -> bool:
-            return rows <= most and longest <= max(2 * shortest, SHORT)
+            similar = longest <= max(2 * shortest, SHORT)
+            return rows <= most and (similar or rows <= TOGETHER)
 
         order = np.argsort(lengths, kind="stable")  # stable, so that _layers yields slices
         for part in _parts(lengths[order], fits):

@@ -35,8 +35,9 @@ def pays(run: config.Config, device: torch.device) -> bool:
 def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str | None:
     """Compile the blocks of a model that no engine wraps yet, if that pays and all ranks can.
 
-    All ranks call this together, with the precision of the training resolved. Returns why nothing is compiled
-    although it should be, or None.
+    All ranks call this together, with the precision of the training resolved. The first of a node compiles,
+    with all cores, and the others read what it has compiled. Returns why nothing is compiled although it
+    should be, or None.
     """
     if not pays(run, device):
         return None
@@ -53,9 +54,12 @@ def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str 
 
 def _try(run: config.Config, device: torch.device) -> str | None:
     """Compile one block, whose graph all of them share; return the first line of the error, or None."""
+    from torch._functorch import config as autograd
     from torch._inductor import config as inductor
     from torch._inductor.utils import clear_caches
 
+    # Otherwise a graph with a backward pass of its own is compiled again in each process.
+    autograd.autograd_cache_allow_custom_autograd_functions = True
     # Otherwise it tries the instructions of the CPU in its cache, and a damaged file there means scalar ones.
     inductor.cpp.vec_isa_ok = True
     # Of the length of the training's rows, as a graph for a GPU depends on what divides it.

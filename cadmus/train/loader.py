@@ -29,6 +29,7 @@ class Batch(NamedTuple):
     """The batch of a step: counts cover all ranks, the micro-batches are those of this rank."""
 
     micro_batches: list[PackedBatch]
+    programs: int
     tokens: int
     """Those that are computed: the end of a program is predicted, but predicts nothing."""
     pairs: int
@@ -57,9 +58,8 @@ class Loader:
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self.order, self._supervisions = order, supervisions
-        self._batch_size, self._row_length = run.train.batch_size, run.row_length
-        self._attention = run.model.attention
-        programs = self._batch_size // place.ranks
+        self._train, self._row_length, self._attention = run.train, run.row_length, run.model.attention
+        programs = run.train.batch_size // place.ranks
         # Micro-batches are dealt over all ranks at once, so that they have almost the same number of tokens.
         per_rank = programs // (run.train.micro_batch_size or programs)
         self._micro_batches = place.ranks * per_rank
@@ -67,21 +67,28 @@ class Loader:
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
-        added = sum(supervision.added for supervision in self._supervisions)
-        rows = self.order.draw(step, self._batch_size - added)
+        programs, batch_size = self._train.programs_of(step), self._train.batch_size
+        rows = self.order.draw(step, batch_size - self._added(batch_size))
+        # A step with fewer trains on the first of those that it would have.
+        rows = rows[: programs - self._added(programs)]
         drawn = Drawn.of(self._programs.take(rows), self._prompt_lengths[rows], step)
         for supervision in self._supervisions:
             drawn = supervision.draw(drawn)
         lengths = drawn.programs.lengths
-        dealt = deal(np.arange(self._batch_size), lengths, self._micro_batches)
+        dealt = deal(np.arange(programs), lengths, self._micro_batches)
         mine = [drawn.take(rows, number) for number, rows in list(enumerate(dealt))[self._mine]]
         return Batch(
             [pack_batch(part, self._row_length, self._supervisions) for part in mine],
+            programs=programs,
             tokens=int(lengths.sum()),
             pairs=int(attended_pairs(self._attention, drawn.prompt_lengths, lengths).sum()),
             targets=int(drawn.targets.sum()),
             completion_targets=int(drawn.completion_targets.sum()),
         )
+
+    def _added(self, programs: int) -> int:
+        """Return how many of the programs of a step its supervision adds."""
+        return sum(supervision.added(programs) for supervision in self._supervisions)
 
 
 class Prefetcher:

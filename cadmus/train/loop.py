@@ -271,7 +271,7 @@ class Training:
 
     def _metrics(self, launched: Launched, sums: list[float]) -> dict[str, Any]:
         """Return the metrics of a step from the sums of its objectives over all ranks."""
-        train, batch = self.config.train, launched.batch
+        batch = launched.batch
         heads = getattr(self.engine.module, "named_heads", {})
         outputs = sum(head.out_features for head in heads.values())
         flops = training_flops(self.config.model, batch.tokens, batch.pairs, outputs)
@@ -281,7 +281,7 @@ class Training:
             "learning_rate": launched.learning_rate,
             "fill": batch.fill,
             "tokens": batch.tokens,
-            "programs": train.batch_size,
+            "programs": batch.programs,
         }
         for objective in self.objectives:
             size = len(objective.sums)

@@ -75,7 +75,7 @@ class Stack(NamedTuple):
         """Return the factors that give the rows of matrices one size; update the mean squares of all rows."""
         number, rows, columns = self.shape
         squares_NR = row_squares[self.row :][: number * rows].view(number, rows)
-        sums_NR = torch.linalg.vector_norm(matrices, dim=-1, dtype=torch.float32).square()
+        sums_NR = torch.linalg.vector_norm(matrices, dim=-1).square()
         squares_NR.lerp_(sums_NR / columns, 1 - ROW_DECAY)
         # Only their ratios count, so it does not matter that they start at zero.
         factors_NR = squares_NR.clamp_min(1e-30).rsqrt()
@@ -191,6 +191,8 @@ class Muon(torch.optim.Optimizer):
             _, rows, columns = stack.shape
             # Scaled as DeepSpeed's Muon does.
             scale = math.sqrt(max(1, rows / columns))
+            # A copy: products of mixed precisions and of transposed matrices take longer.
+            orthogonal = orthogonal.to(torch.float32, memory_format=torch.contiguous_format)
             factors = stack.row_factors(orthogonal, self._row_squares)
             stack.of(matrices).addcmul_(orthogonal, factors, value=-matrix_group["lr"] * scale)
         # Adam has a group of its own; the schedule sets the one that DeepSpeed sees.
@@ -203,13 +205,14 @@ class Muon(torch.optim.Optimizer):
     def _orthogonalized(self, flat: Tensor) -> Iterator[tuple[Stack, Tensor]]:
         """Yield each stack and its matrices, orthogonalized; each rank does its part."""
         parts = []
+        flat = flat.to(self._computing.dtype)
         for batch in self._batches:
             matrices = torch.cat([stack.wide(stack.of(flat)) for stack in batch])
             # As many for each rank; those beyond the last one are zero.
             count = -(-len(matrices) // self._ranks)
-            mine = matrices.new_zeros((count, *matrices.shape[1:]), dtype=self._computing.dtype)
-            own = matrices[self._rank * count :][:count]
-            mine[: len(own)] = own
+            mine = matrices[self._rank * count :][:count]
+            if missing := count - len(mine):
+                mine = torch.cat([mine, mine.new_zeros((missing, *mine.shape[1:]))])
             parts.append(orthogonalize(mine))
         own = torch.cat([part.flatten() for part in parts])
         by_rank = own[None]

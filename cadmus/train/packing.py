@@ -88,8 +88,9 @@ class Tokens:
 class Supervision:
     """What an objective adds to each batch; a rank, or workers for it, call it on the CPU."""
 
-    added = 0
-    """Programs that it adds to the batch of a step."""
+    def added(self, programs: int) -> int:
+        """Return how many of the programs of a step it adds."""
+        return 0
 
     def draw(self, drawn: Drawn) -> Drawn:
         """Return the programs of a step, over all ranks, with those that it adds or changes."""

@@ -83,21 +83,29 @@ def find_ignored(data: np.ndarray, offsets: np.ndarray, cuts: np.ndarray, ignore
         stop = bodies[TOP_LEVEL, 1]
         bodies[TOP_LEVEL, 1] = cut
         top, _ = _run(stack, code, bodies, frames, _BASE)
-        at_cut[_BASE:top] = stack[_BASE:top]
+        _copy(stack, at_cut, top)
         bodies[TOP_LEVEL, 0], bodies[TOP_LEVEL, 1] = cut, stop
         end, _ = _run(stack, code, bodies, frames, top)
-        outputs[_BASE:end] = stack[_BASE:end]
+        _copy(stack, outputs, end)
         ignored[i] = False
         for slot in range(_BASE, top):
             changed = False
             tried = 0
             while not changed and tried < len(_INSTEAD) + top:
-                stack[_BASE:top] = at_cut[_BASE:top]
+                _copy(at_cut, stack, top)
                 if _replace(stack, slot, tried, at_cut):
                     _run(stack, code, bodies, frames, top)
                     changed = not any_nan(stack, _BASE, end) and not _same(stack, outputs, end)
                 tried += 1
             ignored[i] |= not changed
+
+
+@jit
+def _copy(source: np.ndarray, target: np.ndarray, top: int) -> None:
+    """Copy the slots below ``top``. Assigning a slice would take as long to compile as all the rest."""
+    for slot in range(_BASE, top):
+        for field in range(source.shape[1]):
+            target[slot, field] = source[slot, field]
 
 
 @jit

@@ -142,6 +142,31 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
     ]
 
 
+def test_the_models_of_a_dataset_share_its_baselines(place, others, tmp_path) -> None:
+    measured = tmp_path / "baselines.parquet"
+    options = {"config": place / "config.yaml", "dataset": place / "dataset", "output": measured}
+    assert invoke("baselines", **options).exit_code == 0
+    outputs = [tmp_path / f"{name}.parquet" for name in ("anew", "shared")]
+    for output, given in zip(outputs, ({}, {"baselines": measured}), strict=True):
+        evaluate(place, "completions", output, **given)
+    anew, shared = map(pl.read_parquet, outputs)
+    assert anew.equals(shared)
+    foreign = tmp_path / "foreign.parquet"
+    theirs = {"config": others / "split.yaml", "dataset": others / "dataset", "output": foreign}
+    assert invoke("baselines", **theirs).exit_code == 0
+    fewer = {"baselines": measured, "set": "evaluate.completions.programs=3"}
+    for given, problem in (
+        (
+            {"baselines": foreign},
+            f"{foreign}: of another dataset than {place / 'dataset'}; measure them anew",
+        ),
+        (fewer, f"{measured}: of other programs than are asked here; measure them anew"),
+        ({"baselines": outputs[0]}, "a file of kind results, not baselines"),
+    ):
+        assert problem in refusal(place, "completions", tmp_path / "c.parquet", **given)
+    assert not (tmp_path / "c.parquet").exists()
+
+
 @pytest.mark.parametrize("command", experiments.NAMES)
 def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str) -> None:
     output, dataset = tmp_path / "a.parquet", place / "dataset"

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from cadmus.config.evaluation import Probe
 from cadmus.experiments import probe as module
@@ -155,3 +156,23 @@ def test_majority_is_the_most_frequent_value_by_prefix() -> None:
                 groups[text[:token]][x if target == "x" else y] += 1
             best = sum(max(group.values()) for group in groups.values()) / len(pairs)
             assert baseline[target][token - 1] == pytest.approx(best)
+
+
+def test_regressions_are_those_of_scikit_learn(monkeypatch) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    features, labels = informative(2_000)
+    scaled = (features[1] - features[1].mean(0)) / (features[1].std(0) + 1e-9)
+    weights = np.random.default_rng(1).integers(1, 4, 2_000)
+    start = np.zeros((7, scaled.shape[1] + 1))
+    monkeypatch.setattr(module, "TOLERANCE", 1e-6)
+    for c in (0.1, 10.0):
+        reference = LogisticRegression(C=c, tol=1e-6, max_iter=10_000).fit(scaled, labels, weights)
+        rows, classes, counts = (
+            torch.from_numpy(each) for each in (scaled, labels, weights.astype(np.float32))
+        )
+        found = module.logistic_regression(rows, classes, counts, c, start)
+        logits = scaled @ found[:, :-1].T + found[:, -1]
+        probabilities = torch.from_numpy(logits).softmax(1).numpy()
+        assert abs(probabilities - reference.predict_proba(scaled)).max() < 2e-3
+        assert (logits.argmax(1) != reference.predict(scaled)).mean() < 0.003

@@ -375,8 +375,10 @@ def test_each_question_is_between_its_baseline_and_the_best_possible() -> None:
         name = title(row["question"])
         of_question = rows.filter(question=row["question"])
         assert drawn[name, "model"] == row["accuracy"]
-        assert drawn.get((name, "paper, 280M parameters")) == row["paper"]
         (ceiling,) = of_question.filter(policy="model", metric="ceiling")["accuracy"]
+        looser = row["paper"] is not None and row["paper"] > ceiling
+        label = "paper, by a looser grade" if looser else "paper, 280M parameters"
+        assert drawn.get((name, label)) == row["paper"]
         assert drawn[name, "best possible"] == ceiling
         baselines = of_question.filter(pl.col("policy") != "model", metric="solved")["accuracy"]
         assert drawn[name, "best baseline that executes nothing"] <= baselines.max()

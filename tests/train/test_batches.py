@@ -25,6 +25,29 @@ def small(**train) -> config.Config:
     return config.parse_config(run_config(**{"steps": 1, "batch_size": 4, **train}), "test")
 
 
+def test_a_step_with_rewards_trains_on_the_first_of_its_programs():
+    training_set = Samples(random_programs(40, 4, 30, seed=2), np.full(40, 2, np.uint8))
+    values = {"steps": 4, "batch_size": 16, "micro_batch_size": 8}
+    fewer = {"reinforcement": {"fraction": 0.5, "batch_size": 4}}
+    every, some = (
+        make_loader(small(**values, **more), training_set, 3, Place(0, 1, torch.device("cpu")))
+        for more in ({}, fewer)
+    )
+    for step, programs in ((1, 16), (2, 4), (3, 4)):
+        batch = some.load(step)
+        assert batch.programs == programs
+        # As many micro-batches as in any other step.
+        assert len(batch.micro_batches) == 2
+        drawn = some.order.draw(step, 16)
+        lengths = training_set.programs.lengths[drawn[:programs]]
+        assert batch.tokens == lengths.sum()
+    assert small(**values, **fewer).train.programs == 2 * 16 + 2 * 4
+    assert every.load(3).programs == 16
+    for wrong in ({"batch_size": 5}, {"batch_size": 32}):
+        with pytest.raises(InputError, match=r"batch_size"):
+            small(**values, reinforcement={"fraction": 0.5, **wrong})
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_workers_prepare_the_same_batches(workers):
     """Over the end of an epoch, from a step in the middle."""

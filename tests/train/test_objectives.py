@@ -52,7 +52,7 @@ def test_the_loss_of_state_supervision_by_hand():
         },
     )
     loss = objective.loss(
-        Outputs(empty, empty, empty, {"state": logits}), packed, Batch([], 6, 0, 0, 0), True
+        Outputs(empty, empty, empty, {"state": logits}), packed, Batch([], 2, 6, 0, 0, 0), True
     )
     of_top = np.log(CLASSES - 1 + np.e) - 1
     # The number is 10 instead of 13: smooth L1 gives 2.5, a tenth of which counts.

@@ -265,3 +265,19 @@ def test_a_question_without_training_prompts_is_an_error():
 
     with pytest.raises(InputError, match=r"no training program of random has a prompt.*random\.train"):
         objective_of(read=read, questions=["random"])
+
+
+def test_no_more_programs_are_read_than_are_asked():
+    parts = []
+
+    def read(templates):
+        for part in range(9):
+            parts.append(part)
+            yield sample(DATASET, 1, templates[0], "train", part, 600)
+
+    pool = objective_of(read=read, questions=["equality"])._pools[0]
+    assert 1_000 <= len(pool) < 1_700
+    assert len(parts) < 4
+    # All of a few, if there are no more.
+    few = objective_of(questions=["equality"])._pools[0]
+    assert 200 < len(few) <= 300

@@ -83,6 +83,7 @@ EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 # runs with equal datasets can share them. An experiment depends on its own section.
 SECTIONS = {"shard": {"seed", "dataset"}, "manifest": {"name", "seed", "dataset"}}
 SECTIONS["train"] = SECTIONS["manifest"] | {"model", "train"}
+SECTIONS["baselines"] = {"seed", "dataset"}
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.
@@ -107,6 +108,8 @@ def step_config(wildcards):
     if experiment:
         others = set(EXPERIMENTS) - {wildcards.step} | (set() if experiment.dataset else {"split"})
         values["evaluate"] = run.evaluate.model_dump(exclude=others)
+    elif wildcards.step == "baselines":
+        values["evaluate"] = run.evaluate.model_dump(include={"completions", "split"})
     # A config needs a model and a training, also for steps that read neither.
     unread = {} if "train" in values else {"extends": "quick"}
     text = as_yaml({**unread, "name": wildcards.step, **values})
@@ -159,19 +162,29 @@ def initial_weights(wildcards):
     return str(weights)
 
 
+def baselines(wildcards):
+    """Return the baselines of the dataset of a run, unless other programs of it are asked here."""
+    run = RUNS[wildcards.run]
+    asked = [each.config.evaluate for each in (run, RUNS[run.dataset])]
+    same = asked[0].completions == asked[1].completions and asked[0].split == asked[1].split
+    return {"baselines": f"results/{run.dataset}/experiments/baselines.parquet"} if same else {}
+
+
 def experiment_input(wildcards):
-    """Return the model or the snapshots, and the dataset if the experiment reads it."""
+    """Return the model or the snapshots, and the dataset and baselines if the experiment reads them."""
     experiment, training = EXPERIMENTS[wildcards.experiment], RUNS[wildcards.run].training
     snapshots = {"snapshots": f"results/{training}/training/snapshots"}
     found = snapshots if experiment.snapshots else {"model": model(wildcards)}
-    return found | ({"manifest": manifest(wildcards)} if experiment.dataset else {})
+    found |= {"manifest": manifest(wildcards)} if experiment.dataset else {}
+    return found | (baselines(wildcards) if experiment.baselines else {})
 
 
 def experiment_options(wildcards, input):
     experiment = EXPERIMENTS[wildcards.experiment]
     subject = input.snapshots if experiment.snapshots else os.path.dirname(input.model[0])
     options = f"--{'snapshots' if experiment.snapshots else 'model'} {subject}"
-    return options + (f" --dataset {os.path.dirname(input.manifest)}" if experiment.dataset else "")
+    options += f" --dataset {os.path.dirname(input.manifest)}" if experiment.dataset else ""
+    return options + (f" --baselines {input.baselines}" if "baselines" in input.keys() else "")
 
 
 def results_of(sources, wildcards):

@@ -30,6 +30,29 @@ rule experiment:
         " --output {output} 2>&1 >> {log} | tee -ia {log} >&2"
 
 
+# What the model is compared with depends on the dataset alone: its runs, and trainings that are repeated, share it.
+rule baselines:
+    input:
+        config="results/{run}/configs/baselines.yaml",
+        manifest="results/{run}/dataset/manifest.json",
+    output:
+        "results/{run}/experiments/baselines.parquet",
+    log:
+        "results/{run}/logs/baselines.log",
+    benchmark:
+        "results/{run}/benchmarks/baselines.tsv"
+    # Before all experiments: one of the longest waits for it.
+    priority: 500
+    conda:
+        "../envs/cadmus.yaml"
+    params:
+        dataset=subpath(input.manifest, parent=True),
+        code=code("cadmus.evaluate.baselines.policies"),
+    shell:
+        "python -m cadmus baselines --config {input.config} --dataset {params.dataset} --output {output}"
+        " 2>&1 | tee -ia {log}"
+
+
 rule model_card:
     input:
         model=model,

@@ -18,6 +18,8 @@ for sources, drawn in DRAWN.items():
             **{each.name: files_of(each) for each in drawn},
         log:
             f"results/{{run}}/logs/{job}.log",
+        # As soon as its results are there: one that comes last would draw on one core alone.
+        priority: 1_000
         localrule: True
         conda:
             "../envs/cadmus.yaml"

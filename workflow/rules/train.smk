@@ -39,6 +39,8 @@ rule train:
         "results/{run}/logs/train.log",
     benchmark:
         "results/{run}/benchmarks/train.tsv"
+    # It takes all cores; baselines can wait.
+    priority: 2_000
     conda:
         "../envs/cadmus.yaml"
     # On a cluster, 8 per GPU of a node, or 16 without GPUs.

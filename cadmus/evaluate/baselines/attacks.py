@@ -9,7 +9,7 @@ The best of them are baselines.
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from cadmus.config import Dataset
 from cadmus.evaluate.grading import TaskBatch
-from cadmus.programs import Programs
+from cadmus.programs import Programs, concat, join
+from cadmus.vm.compiled import are_true
 
 _SLICE = re.compile(r"\{(-?\d+)\}|\{(-?\d*):(-?\d*)\}")
 
@@ -41,21 +42,30 @@ def is_constant(policy: str) -> bool:
     return _SLICE.search(policy) is None
 
 
-def apply(policy: str, prompts: Sequence[str]) -> list[str]:
+def apply(policy: str, prompts: Programs) -> Programs:
     """Return the completion of each prompt.
 
-    >>> apply("{0:3}0+{3:}=", ["29x6n", "34+"])
+    >>> apply("{0:3}0+{3:}=", Programs.from_strings(["29x6n", "34+"])).to_strings()
     ['29x0+6n=', '34+0+=']
     """
-    return [_SLICE.sub(partial(_part, prompt), policy) for prompt in prompts]
+    pieces: list[bytes | Programs] = [prompts.prefixes(np.zeros(len(prompts), np.int64))]
+    at = 0
+    for match in _SLICE.finditer(policy):
+        pieces += [policy[at : match.start()].encode(), _part(prompts, *match.groups())]
+        at = match.end()
+    return join(*pieces, policy[at:].encode())
 
 
-def _part(prompt: str, match: re.Match[str]) -> str:
-    index, start, stop = match.groups()
-    if index is not None:
-        # Of {-1}, the stop 0 would mean the start.
-        start, stop = index, int(index) + 1
-    return prompt[int(start) if start else None : int(stop) if stop else None]
+def _part(prompts: Programs, index: str | None, start: str | None, stop: str | None) -> Programs:
+    """Return the instructions of each prompt at an index or in a slice; negative ones count from the end."""
+    lengths = prompts.lengths
+    first = int(index or start or 0)
+    last = first + 1 if index else int(stop) if stop else lengths
+    # Of {-1}, the end 0 would mean the start.
+    ends_at_end = index is not None and last == 0
+    bounds = [np.clip(np.where(each < 0, lengths + each, each), 0, lengths) for each in (first, last)]
+    begin, end = bounds[0], lengths if ends_at_end else bounds[1]
+    return prompts.suffixes(begin).prefixes(np.maximum(end - begin, 0))
 
 
 def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.ndarray:
@@ -63,16 +73,21 @@ def solved_by(policies: Sequence[str], task: TaskBatch, dataset: Dataset) -> np.
 
     No completion is longer than a program may be.
     """
-    prompts = task.prompts.to_strings()
-    texts = [text for policy in policies for text in apply(policy, prompts)]
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + np.tile(task.prompt_length, len(policies))
-    # Before the execution, which takes longer.
-    fits = [task.question.form.fullmatch(text) is not None for text in texts]
-    solved = np.zeros(len(texts), np.bool_)
-    rows = np.flatnonzero(np.array(fits, np.bool_) & (lengths <= dataset.max_length))
-    completions = Programs.from_strings(texts[row] for row in rows)
-    solved[rows] = task.question.solves(task.completed(rows % len(prompts), completions, dataset))
-    return solved.reshape(len(policies), len(prompts))
+    prompts, form = task.prompts, task.question.form
+    kept, texts = [np.empty((2, 0), np.int64)], [Programs.from_strings([])]
+    for number, policy in enumerate(policies):
+        completions = apply(policy, prompts)
+        rows = np.flatnonzero(completions.lengths + prompts.lengths <= dataset.max_length)
+        # Truth is a cheap test that most completions fail.
+        rows = rows[are_true(join(prompts.take(rows), completions.take(rows)))]
+        written = completions.take(rows)
+        fits = np.array([form.fullmatch(text) is not None for text in written.to_strings()], np.bool_)
+        kept.append(np.stack([np.full(fits.sum(), number), rows[fits]]))
+        texts.append(written.take(fits))
+    of_policy, of_program = np.concatenate(kept, axis=1)
+    solved = np.zeros((len(policies), len(prompts)), np.bool_)
+    solved[of_policy, of_program] = task.question.solves(task.completed(of_program, concat(texts), dataset))
+    return solved
 
 
 def best(policies: Iterable[str], task: TaskBatch, dataset: Dataset) -> str:

@@ -133,8 +133,7 @@ def _copy(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers | None
     if task.question.solves is comparator:
         return None
     listed = (line.policy for line in attacks.attacks() if not attacks.is_constant(line.policy))
-    texts = attacks.apply(attacks.best(listed, task, dataset), task.prompts.to_strings())
-    return _within(task, Programs.from_strings(texts), dataset)
+    return _within(task, attacks.apply(attacks.best(listed, task, dataset), task.prompts), dataset)
 
 
 def _rewrite(task: TaskBatch, learned: Learned, dataset: Dataset) -> Answers | None:

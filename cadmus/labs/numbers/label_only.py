@@ -47,14 +47,17 @@ class LabelOnlyPairs(Supervision):
     """Adds label-only programs to each batch."""
 
     def __init__(self, run: config.Config, seed: int) -> None:
-        self._settings, self._dataset, self._seed = LabelOnly.below(run.train), run.dataset, seed
-        self.added = self._settings.count(run.train.batch_size)
+        self._settings, self._run, self._seed = LabelOnly.below(run.train), run, seed
+
+    def added(self, programs: int) -> int:
+        return self._settings.count(programs)
 
     def draw(self, drawn: Drawn) -> Drawn:
         # A stream of the step alone: a resumed training draws the same ones.
         rng = generator(self._seed, "label only", drawn.step)
-        programs = label_only(rng, self.added, self._settings, self._dataset)
-        none = np.zeros(self.added, np.int64)
+        added = self.added(self._run.train.programs_of(drawn.step))
+        programs = label_only(rng, added, self._settings, self._run.dataset)
+        none = np.zeros(added, np.int64)
         return replace(
             drawn,
             programs=concat([drawn.programs, programs]),
@@ -70,7 +73,7 @@ class LabelOnlyPrograms(Objective):
     @classmethod
     def supervision(cls, run: config.Config, seed: int) -> Supervision | None:
         pairs = LabelOnlyPairs(run, seed)
-        return pairs if pairs.added else None
+        return pairs if pairs.added(run.train.batch_size) else None
 
 
 OBJECTIVE = LabelOnlyPrograms

@@ -42,8 +42,8 @@ from cadmus.train.objectives.objective import Objective, Outputs, Setting, forwa
 from cadmus.train.objectives.sampler import Sampler
 from cadmus.train.packing import Drawn, PackedBatch, pack_batch
 
-POOL = 200_000
-"""Training programs of each template, from the first, whose prompts are asked."""
+FEWEST = 1_000
+"""Prompts of a question from which those of a step are drawn, if there are as many and fewer are asked."""
 COUNTS = ("solved", "lenient", "dropping", "truncated", "held_out", "distinct")
 
 
@@ -78,7 +78,8 @@ class Reinforcement(Objective):
         self._rank, self._log = setting.place.rank, setting.log
         self._rollout: Rollout | None = None
         self._prompts = self.settings.prompts // self.ranks
-        self._pools = [_pool(name, setting.read) for name in self.settings.questions]
+        asked = max(FEWEST, len(run.train.reinforcement_steps) * self.settings.prompts)
+        self._pools = [_pool(name, asked, setting.read) for name in self.settings.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((pool.programs.lengths - pool.prompt_length).max()) for pool in self._pools]
         self._sampler = Sampler(setting)
@@ -203,21 +204,23 @@ class Reinforcement(Objective):
 OBJECTIVE = Reinforcement
 
 
-def _pool(name: str, read: ReadSplit) -> Samples:
-    """Return training programs that are asked a question."""
+def _pool(name: str, asked: int, read: ReadSplit) -> Samples:
+    """Return at least so many training programs that are asked a question, or all of them."""
     template = config.TEMPLATE_OF[name]
-    parts: list[Samples] = []
+    pool: list[Samples] = []
     with naming(f"train.reinforcement.questions: {name}"):
-        for part in read([template]):
-            parts.append(part)
-            if sum(map(len, parts)) >= POOL:
-                break
-    programs = Samples.concat(parts)
-    programs = programs.take(np.arange(min(len(programs), POOL)))
-    rows, prompt_length = questions_of(template)[name].cut(programs)
-    if not len(rows):
+        parts = (part.take(rows) for part in read([template]) for rows in _chunks(len(part), asked))
+        # To choose fair prompts takes longer than to train on them.
+        while sum(map(len, pool)) < asked and (part := next(parts, None)) is not None:
+            rows, prompt_length = questions_of(template)[name].cut(part)
+            pool.append(Samples(part.programs.take(rows), prompt_length))
+    if not sum(map(len, pool)):
         raise InputError(
             f"train.reinforcement.questions: no training program of {template} has a prompt of {name}; raise "
             f"dataset.templates.{template}.train or drop the question"
         )
-    return Samples(programs.programs.take(rows), prompt_length)
+    return Samples.concat(pool)
+
+
+def _chunks(programs: int, size: int) -> list[np.ndarray]:
+    return np.array_split(np.arange(programs), range(size, programs, size))

@@ -6,6 +6,7 @@ import pytest
 from cadmus.config import Dataset
 from cadmus.evaluate.baselines import attacks
 from cadmus.evaluate.questions import QUESTIONS
+from cadmus.programs import Programs
 from tests.evaluate.samples import DATASET, task_of
 
 
@@ -51,9 +52,13 @@ def test_no_listed_policy_solves_more_of_any_question_than_guesses_do(question: 
 
 
 def test_a_policy_copies_from_the_prompt() -> None:
-    assert attacks.apply("0{-1}{1:3}{4:}=", ["12345", "6789"]) == ["05235=", "0978="]
-    assert attacks.apply("1=", ["12", "34"]) == ["1=", "1="]
-    assert attacks.apply("{9}{:1}", ["12"]) == ["1"]
+    def applied(policy, *prompts):
+        return attacks.apply(policy, Programs.from_strings(prompts)).to_strings()
+
+    assert applied("0{-1}{1:3}{4:}=", "12345", "6789") == ["05235=", "0978="]
+    assert applied("1=", "12", "34") == ["1=", "1="]
+    assert applied("{9}{:1}{-3}{-2:0}", "12") == ["1"]
+    assert applied("{-3:-1}", "1234", "5") == ["23", ""]
 
 
 def test_completions_longer_than_a_program_may_be_solve_nothing() -> None:

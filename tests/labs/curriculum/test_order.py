@@ -145,7 +145,7 @@ def test_the_rate_of_a_template_is_the_fraction_of_its_completions_that_solve(mo
     run = config.parse_config(values_of("solving", steps=40), "test")
     objective = Curriculum(Setting(run, ALONE, None, read_true, 0, print))
     objective.start(1)
-    batch = Batch([], 0, 0, 0, 0)
+    batch = Batch([], 0, 0, 0, 0, 0)
     assert objective.metrics(1, objective.sums.tolist(), batch) == {}
 
     def complete(step, prompts, limits):
