@@ -68,7 +68,9 @@ def with_uv(cpu_builds: bool) -> bool:
         uv = shutil.which("uv", path=os.path.dirname(sys.executable))
     if uv is None:
         return False
-    settings = subprocess.run((*PIP, "config", "list"), capture_output=True, text=True).stdout
+    # A quiet pip does not list its settings.
+    listed = (sys.executable, "-m", "pip", "config", "list")
+    settings = subprocess.run(listed, capture_output=True, text=True).stdout
     install = (uv, "pip", "install", "--quiet", "--python", sys.executable)
     backend = ("--torch-backend", "cpu") if cpu_builds else ()
     variables = uv_variables(settings)
