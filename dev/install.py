@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from urllib.request import urlopen
 
 PINNED = "requirements.txt"
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
@@ -49,10 +48,11 @@ def wants_cpu_builds() -> bool:
     """Tell whether there is no GPU, and the index of CPU builds answers."""
     if sys.platform != "linux" or shutil.which("nvidia-smi"):
         return False
+    asked = f"import urllib.request; urllib.request.urlopen({CPU_BUILDS + '/torch/'!r})"
     try:
-        with urlopen(f"{CPU_BUILDS}/torch/", timeout=PATIENCE):
-            return True
-    except OSError:
+        # A process, as no timeout of a socket covers the search for its address.
+        return succeeds((sys.executable, "-c", asked), timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
         return False
 
 
