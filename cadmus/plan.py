@@ -40,7 +40,13 @@ BYTES_PER_TOKEN = 0.69
 """Of a token in a compressed shard: 0.69 for ``quick``, 0.64 for ``paper``."""
 BYTES_FP32 = 4
 BYTES_PER_GPU, BYTES_PER_CORE = 6 * 10**9, 3 * 10**9 // 2
-"""Host memory of a rank, on a GPU or per core."""
+"""Host memory of a rank, on a GPU or per core, besides the model."""
+STATE_BYTES = 26
+"""Of a parameter on a rank: weights, gradients and Muon's momentum in fp32, copies of them in bf16."""
+KEPT_WIDTHS = 20
+"""Numbers that a block keeps of a token for the backward pass, in widths, with an MLP of four widths."""
+TOKENS_PER_PROGRAM = 20
+"""For memory, which is asked for before anything is sampled."""
 BYTES_PER_PROGRAM = 30
 """Host memory of a training program per node; the ranks of a node share it."""
 CORE_TERAFLOPS = 0.11
@@ -100,7 +106,8 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
 
     ``programs`` and ``tokens`` are of one epoch, ``trained_...`` of all steps, ``shards`` of all splits. All
     that depends on ``tokens`` is estimated from a sample. ``disk_bytes`` is the most that each kind of file
-    takes, ``memory_bytes`` that of the host of one node. ``estimates`` has a list of :class:`Estimate`.
+    takes, ``memory_bytes`` that of the host of one node, ``gpu_memory_bytes`` that of each GPU. ``estimates``
+    has a list of :class:`Estimate`.
     """
     from cadmus.train.labels import state_outputs
 
@@ -144,7 +151,8 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
             "snapshots": len(snapshot_steps(train)) * export_bytes,
             "export": export_bytes,
         },
-        "memory_bytes": training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
+        "memory_bytes": training_memory(config, 0 if train.ranks == "auto" else gpus, CORES, programs),
+        "gpu_memory_bytes": model_memory(config, gpus),
         "estimates": [
             _estimate(config, flops, name, device, count)
             for name, device in read_model(devices, Devices).items()
@@ -200,10 +208,21 @@ def _work(run: Config) -> float:
     return run.evaluate.completions.programs / QUICK_PROGRAMS * (1 + size) / 2
 
 
-def training_memory(gpus: int, cores: int, programs: int) -> int:
+def training_memory(config: Config, gpus: int, cores: int, programs: int) -> int:
     """Return the host memory of a training on one node, with 0 GPUs on CPUs, in bytes."""
-    ranks = gpus * BYTES_PER_GPU if gpus else cores * BYTES_PER_CORE
+    ranks = gpus * BYTES_PER_GPU if gpus else cores * (BYTES_PER_CORE + model_memory(config, cores))
     return ranks + programs * BYTES_PER_PROGRAM
+
+
+def model_memory(config: Config, ranks: int) -> int:
+    """Return the memory that a model in training takes on the device of each of its ranks, in bytes."""
+    model, train = config.model, config.train
+    programs = train.micro_batch_size or -(-train.batch_size // ranks)
+    # Adam's moments are divided among the ranks, and nearly as large as Muon's momentum on each.
+    kept = KEPT_WIDTHS * model.width + 2 * (model.mlp - 4 * model.width) + 3 * model.heads * config.row_length
+    number_bytes = 4 if train.precision == "fp32" else 2
+    activations = programs * TOKENS_PER_PROGRAM * model.layers * kept * number_bytes
+    return STATE_BYTES * parameter_count(model) + activations
 
 
 def checkpoint_bytes(config: Config) -> int:

@@ -24,6 +24,7 @@ from cadmus.plan import (
     SHARD_SECONDS,
     average_program,
     checkpoint_bytes,
+    model_memory,
     on_this_machine,
     plan,
     plan_study,
@@ -177,10 +178,26 @@ def test_the_disk_by_hand():
 
 
 def test_the_memory_is_that_of_the_ranks_and_the_programs():
-    assert training_memory(8, 64, 80_200_000) == 8 * 6_000_000_000 + 2_406_000_000
-    assert training_memory(0, 4, 1_000) == 4 * 1_500_000_000 + 30_000
-    assert plan(training(ranks="auto"))["memory_bytes"] == training_memory(0, 2, 3_500)
-    assert plan(training(ranks=2))["memory_bytes"] == training_memory(2, 2, 3_500)
+    run = training(ranks="auto")
+    assert training_memory(run, 8, 64, 80_200_000) == 8 * 6_000_000_000 + 2_406_000_000
+    assert training_memory(run, 0, 4, 1_000) == 4 * (1_500_000_000 + model_memory(run, 4)) + 30_000
+    assert plan(run)["memory_bytes"] == training_memory(run, 0, 2, 3_500)
+    assert plan(training(ranks=2))["memory_bytes"] == training_memory(training(ranks=2), 2, 2, 3_500)
+
+
+# Peaks of all processes, measured on two cores with bf16.
+@pytest.mark.parametrize(
+    ("sizes", "peak"),
+    [
+        ({"layers": 4, "width": 128, "heads": 4, "mlp": 512}, 3_390_000_000),
+        ({"layers": 12, "width": 768, "heads": 12, "mlp": 3072}, 8_050_000_000),
+    ],
+)
+def test_the_memory_of_a_training_is_the_measured_one(sizes, peak):
+    values = load_config(ROOT / "config/quick.yaml").model_dump()
+    values["model"] |= sizes
+    planned = plan(parse_config(values, "test"))["memory_bytes"]
+    assert peak / 1.5 < planned < peak * 1.5
 
 
 def hours_of(planned, name, count):

@@ -9,7 +9,7 @@ import click
 from cadmus import experiments, pipeline, plugins
 from cadmus.cli import options
 from cadmus.config import load_config
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, naming, suggest
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.statistics.intervals import percent
 from cadmus.experiments.experiment import Summary
@@ -91,15 +91,48 @@ for _name in experiments.NAMES:
 @click.option("--dataset", type=options.DIRECTORY, required=True, help="Dataset with the test split.")
 @options.results_option
 def baselines(config: Path, changes: dict[str, Any], dataset: Path, output: Path) -> None:
-    """Grade the baselines on a dataset, for `cadmus evaluate completions`.
+    """Grade the baselines on a dataset.
 
-    They and the best possible answers depend on the dataset alone, so all its models share one file.
+    They and the best possible answers depend on the dataset alone, so `cadmus evaluate completions` takes
+    one file for all its models.
 
     \b
     Example:
       cadmus baselines --config quick --dataset results/quick/dataset --output baselines.parquet
     """
     pipeline.baselines(load_config(config, changes), dataset, output)
+
+
+@click.command()
+@click.argument("first", type=options.PATH)
+@click.argument("second", type=options.PATH)
+def compare(first: Path, second: Path) -> None:
+    """Compare two models on the programs that both have completed.
+
+    FIRST and SECOND are results of `cadmus evaluate completions` on one dataset. For each question the
+    command prints the accuracies and their difference with its 95% interval, paired by program. A * marks an
+    interval without 0.
+
+    \b
+    Example:
+      cadmus compare results/quick/experiments/completions.parquet \\
+        results/wider/experiments/completions.parquet
+    """
+    from cadmus.evaluate.statistics.results import compared
+    from cadmus.store import read_results
+
+    declared = experiments.table("completions")
+    one, other = (read_results(path, declared)[0] for path in (first, second))
+    with naming(f"{first}, {second}"):
+        rows = compared(one, other).to_dicts()
+    options.echo_table([("question", "programs", "first", "second", "difference"), *map(_difference, rows)])
+
+
+def _difference(row: dict[str, Any]) -> tuple[str, ...]:
+    points = [f"{100 * row[name]:+.1f}" for name in ("difference", "low", "high")]
+    mark = "*" if row["low"] > 0 or row["high"] < 0 else ""
+    accuracies = percent(row["first"]), percent(row["second"])
+    return title(row["question"]), f"{row['programs']:,}", *accuracies, "{} [{}, {}]{}".format(*points, mark)
 
 
 @click.command()

@@ -25,6 +25,7 @@ SECTIONS = {
         "induce": ("complete", "model", "Find a function that EXAMPLES have in common."),
         "explore": ("serve", "serve", "Open an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
+        "compare": ("experiments", "model", "Compare two models on the programs that both have completed."),
         "score": ("experiments", "model", "Score features of states, or edges of circuits, by the VM."),
         "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
         "serve": ("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
@@ -38,7 +39,7 @@ SECTIONS = {
     "Single steps of the workflow, rarely typed": {
         "shard": ("train", "sample", "Sample shards of the dataset in DIRECTORY."),
         "manifest": ("train", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "baselines": ("experiments", "model", "Grade the baselines on a dataset, for all its models."),
+        "baselines": ("experiments", "model", "Grade the baselines on a dataset."),
         "card": ("train", "model", "Write the card of the model or dataset in DIRECTORY."),
     },
 }

@@ -88,6 +88,7 @@ def _size(plan: dict[str, Any]) -> dict[str, str]:
         "compute": compute,
         "disk": f"at most {_short(sum(plan['disk_bytes'].values()))}B: {sizes}",
         "memory": f"{memory}, training on {where}",
+        "GPU": f"about {_short(plan['gpu_memory_bytes'])}B of each, if it trains there",
     }
 
 

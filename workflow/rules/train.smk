@@ -48,7 +48,9 @@ rule train:
     resources:
         **RESOURCES,
         mem_mb=lambda wildcards, attempt, threads: attempt
-        * training_memory(GPUS // NODES, threads, programs(wildcards.run, "train"))
+        * training_memory(
+            RUNS[wildcards.run].config, GPUS // NODES, threads, programs(wildcards.run, "train")
+        )
         // 10**6,
     params:
         dataset=subpath(input.manifest, parent=True),

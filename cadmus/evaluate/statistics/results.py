@@ -200,6 +200,29 @@ def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     return 1 - np.cumprod(factors, axis=1)
 
 
+def compared(first: pl.DataFrame, second: pl.DataFrame, metric: str = "solved") -> pl.DataFrame:
+    """Compare two models that completed the same programs, question by question.
+
+    Returns question, programs, first, second (accuracies), difference (second minus first), low, high: the
+    95% bootstrap interval over the things asked about, with the same resamples for both.
+    """
+    asked = ["question", "program", "prompt_length", "subject"]
+    pair = [results.filter(policy=MODEL).select(*asked, metric) for results in (first, second)]
+    if not pair[0].select(asked).equals(pair[1].select(asked)):
+        raise InputError(
+            "are of different programs; compare results of one dataset, split and number of programs"
+        )
+    both = pair[0].with_columns(pair[1][metric].alias("second"))
+
+    def difference(graded: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
+        correct, programs = by_cluster(graded, ["second", metric])
+        one, other = graded[metric].mean(), graded["second"].mean()
+        yield len(graded), one, other, other - one, *gap_interval(correct, programs)  # type: ignore[operator]
+
+    columns = ("first", "second", "difference", "low", "high")
+    return by_group(both, ("question",), {"programs": pl.Int64}, columns, difference)
+
+
 def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFrame:
     """Return the rows of the baseline with the highest accuracy over all rows: none without baselines.
 

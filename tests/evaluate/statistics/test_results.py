@@ -12,6 +12,7 @@ from cadmus.evaluate.statistics.results import (
     METRICS,
     accuracy_by,
     best_baseline,
+    compared,
     gaps_by,
 )
 from cadmus.store import read_results
@@ -143,3 +144,21 @@ def test_questions_are_in_the_order_of_table_3_then_policies():
         for question in ("equality", "equality_comparator", "modular_sum")
         for policy in ("model", "constant")
     ]
+
+
+def test_models_are_compared_on_the_same_programs() -> None:
+    right = [index % 4 > 0 for index in range(200)]
+    better = [index % 8 > 0 for index in range(200)]
+    first, second = (
+        pl.concat([completions_of("equality", "model", each), completions_of("random", "model", right)])
+        for each in (right, better)
+    )
+    equality, random = compared(first, second).to_dicts()
+    assert (equality["question"], equality["programs"]) == ("equality", 200)
+    assert (equality["first"], equality["second"]) == (0.75, 0.875)
+    assert equality["difference"] == pytest.approx(0.125)
+    assert 0.07 < equality["low"] < 0.125 < equality["high"] < 0.18
+    assert random["difference"] == 0
+    assert random["low"] <= 0 <= random["high"]
+    with pytest.raises(InputError, match="are of different programs"):
+        compared(first, second.head(300))
