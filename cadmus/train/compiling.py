@@ -54,6 +54,10 @@ def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str 
 
 def _try(run: config.Config, device: torch.device) -> str | None:
     """Compile one block, whose graph all of them share; return the first line of the error, or None."""
+    if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+        # PyTorch's own, which its import sets, is temporary, and a first start takes twenty seconds longer.
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(caches, "cadmus", "compiled")
     from torch._functorch import config as autograd
     from torch._inductor import config as inductor
     from torch._inductor.utils import clear_caches

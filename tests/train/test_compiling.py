@@ -60,3 +60,12 @@ def test_a_broken_compiler_is_one_line_and_the_blocks_run_eagerly(run, monkeypat
     assert problem.endswith("; the blocks are not compiled, which makes steps slower")
     assert "\n" not in problem
     assert not compiled(model)
+
+
+def test_compiled_blocks_are_kept_for_the_next_training(run, monkeypatch, tmp_path):
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compile_blocks = GPT.compile_blocks
+    monkeypatch.setattr(GPT, "compile_blocks", lambda model: compile_blocks(model, "eager"))
+    assert compiling.compile_blocks(GPT(run.model), run, CPU) is None
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == f"{tmp_path}/cadmus/compiled"

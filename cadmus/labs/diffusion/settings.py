@@ -35,13 +35,6 @@ class Infilling(Settings):
         return [f"filled@{hole}" for hole in self.holes]
 
 
-class Unmasking(Settings):
-    """The order in which masked diffusion writes completions."""
-
-    programs: ProgramCount = 500
-    """maximum number of programs per template"""
-
-
 class Decoding(Section):
     """Completions by a model with full attention."""
 
@@ -56,4 +49,4 @@ TRAIN = {"masked_diffusion": MaskedDiffusion}
 OBJECTIVES = {"masked_diffusion": lambda run: run.model.attention == "full"}
 DECODERS = {"full": "decoding"}
 EVALUATE = {"decoding": Decoding}
-EXPERIMENTS = {"infilling": Infilling, "unmasking": Unmasking}
+EXPERIMENTS = {"infilling": Infilling}

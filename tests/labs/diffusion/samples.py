@@ -18,22 +18,10 @@ def infilling() -> pl.DataFrame:
     return with_accuracy(pl.DataFrame(rows, schema=names, orient="row"))
 
 
-def unmasking() -> pl.DataFrame:
-    """Return results of two questions, one with few pairs."""
-    rows = [
-        ("equality", True, 9, 200, 20, 300, 90),
-        ("random", True, 9, 10, 5, 10, 5),
-        ("random", False, 1, 3, 1, 2, 1),
-    ]
-    names = ["question", "solved", "programs", "uses", "uses_after", "neighbors", "left_first"]
-    return pl.DataFrame(rows, schema=names, orient="row")
-
-
-RESULTS = {"infilling": infilling, "unmasking": unmasking}
-# Templates, policies, holes; questions, none of them solved.
+RESULTS = {"infilling": infilling}
+# Templates, policies, holes.
 COMMANDS = {
     "infilling": (2 * 2 * 4, 2, ["1", "2", "4", "8"]),
-    "unmasking": (3, 3, ["data flow, unsolved", "left, unsolved"]),
 }
 ATTENTION = {"full": "masked_diffusion"}
 RUNS = {"masked": {"train": {"state_weight": 1.0}, "model": {"attention": "full"}}}
