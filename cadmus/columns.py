@@ -204,7 +204,7 @@ MEASURED = Table(
         "baseline": FRACTION.or_null(),
     }
 )
-"""What an experiment measures of a run, for studies: accuracies, or losses in nats."""
+"""Measurements of a run by an experiment, for studies: accuracies, or losses in nats."""
 METRICS = Table(
     {
         "step": COUNT,

@@ -45,7 +45,7 @@ def uv_variables(settings: str) -> dict[str, str]:
 
 
 def wants_cpu_builds() -> bool:
-    """Tell whether there is no GPU, and the index of CPU builds answers."""
+    """Tell whether the machine lacks a GPU and the index of CPU builds answers."""
     if sys.platform != "linux" or shutil.which("nvidia-smi"):
         return False
     asked = f"import urllib.request; urllib.request.urlopen({CPU_BUILDS + '/torch/'!r})"

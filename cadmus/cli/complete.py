@@ -124,7 +124,7 @@ def complete(
             for item in batch:
                 click.echo(f"{prefix}{item.written} {truth(reference.run(item.program))}")
             continue
-        # With full attention there is no next instruction.
+        # Full attention predicts no next instruction.
         no_steps = [np.empty((0, isa.VOCABULARY_SIZE))] * len(batch)
         tables = model.log_probabilities([item.program for item in batch]) if model.causal else no_steps
         for item, table in zip(batch, tables, strict=True):

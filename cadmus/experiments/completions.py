@@ -71,7 +71,7 @@ def measure_baselines(subject: Subject) -> pl.DataFrame:
     return graded.with_columns(
         pl.Series("seen", [thing in learned.seen[question] for question, thing in things]),
         pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
-        # Of the first one, which answers all questions.
+        # The first baseline answers all questions, so its rows hold the ceilings.
         ceiling.extend_constant(None, len(graded) - len(ceiling)),
     )
 

@@ -123,18 +123,15 @@ def fit_probes(
 
     from cadmus.model.inference import one_thread
 
-    shape = len(targets), len(features), len(settings.inverse_regularization), -1
-    right = np.empty((len(targets), len(features)), object)
-
-    def fit(place: tuple[int, int]) -> None:
-        target, token = place
-        right[place] = _right(features[token], targets[target], same[token], settings)
-
+    # A thread per fit: an operation that PyTorch divides among threads waits for the slowest of them.
     with one_thread(), threadpool_limits(1):
-        Parallel(cores(), prefer="threads")(delayed(fit)(place) for place in np.ndindex(*right.shape))
-    on_validation, on_test = np.split(
-        np.reshape([*right.flat], shape), [settings.validation_programs], axis=3
-    )
+        fits = Parallel(cores(), prefer="threads")(
+            delayed(_right)(features[token], classes, same[token], settings)
+            for classes in targets
+            for token in range(len(features))
+        )
+    right = np.reshape(fits, (len(targets), len(features), len(settings.inverse_regularization), -1))
+    on_validation, on_test = np.split(right, [settings.validation_programs], axis=3)
     best = on_validation.sum(3).argmax(2)
     hits = np.take_along_axis(on_test.sum(3), best[..., None], axis=2)[..., 0]
     return hits, np.array(settings.inverse_regularization)[best]
@@ -169,8 +166,8 @@ def logistic_regression(
 ) -> np.ndarray:
     """Return the coefficients of a multinomial logistic regression, the intercepts last: (C, F + 1).
 
-    They are those of scikit-learn's ``LogisticRegression`` with this ``c``, found by the same solver, in half
-    the time: PyTorch computes the softmax of a few dozen classes faster.
+    They are those of scikit-learn's ``LogisticRegression`` with this ``c``, found by the same solver, in
+    two thirds of the time: PyTorch computes the softmax of a few dozen classes faster.
     """
     import torch
     from scipy.optimize import minimize

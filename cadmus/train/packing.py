@@ -86,7 +86,7 @@ class Tokens:
 
 
 class Supervision:
-    """What an objective adds to each batch; a rank, or workers for it, call it on the CPU."""
+    """Additions of an objective to each batch; a rank, or its workers, call it on the CPU."""
 
     def added(self, programs: int) -> int:
         """Return how many of the programs of a step it adds."""

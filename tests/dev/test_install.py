@@ -19,7 +19,7 @@ def test_uv_gets_the_settings_of_pip(monkeypatch):
     variables = install.uv_variables(LISTED)
     assert variables["UV_FIND_LINKS"] == "/wheels,/more"
     assert variables["UV_INDEX"] == "file:///a/simple file:///b/simple"
-    # What the user has set stays.
+    # Variables of the user stay.
     assert variables["UV_INDEX_STRATEGY"] == "first-index"
     assert "PATH" in variables
 

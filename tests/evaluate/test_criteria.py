@@ -56,7 +56,7 @@ SYMBOLS = st.text("\\\\;;12+fgFGhE*", min_size=1, max_size=14)
 
 
 def value_of_last(program: str, written: str) -> object:
-    """Call the last subroutine of a program with written arguments; what is no number counts as one value."""
+    """Call the last subroutine of a program with written arguments; all else than numbers is one value."""
     bodies = isa.split_definitions(program)[1]
     definitions = "".join(f"\\{body};" for body in bodies)
     names = ("fgh" if len(written) == 1 else "FG") + "..."

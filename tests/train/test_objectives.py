@@ -55,7 +55,7 @@ def test_the_loss_of_state_supervision_by_hand():
         Outputs(empty, empty, empty, {"state": logits}), packed, Batch([], 2, 6, 0, 0, 0), True
     )
     of_top = np.log(CLASSES - 1 + np.e) - 1
-    # The number is 10 instead of 13: smooth L1 gives 2.5, a tenth of which counts.
+    # The number is 10 instead of 13: smooth L1 gives 2.5, and a tenth of it counts.
     total = 0.5 * of_top + 2.0 * 0.25
     assert loss.item() == pytest.approx(total * 2 * 3.0 / 6)
     assert objective.sums.tolist() == pytest.approx([total])

@@ -1,1 +1,1 @@
-"""Policies that answer without understanding: what an accuracy is to be compared with."""
+"""Policies that answer without understanding, for comparison with the accuracy of a model."""
