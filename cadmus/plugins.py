@@ -5,13 +5,12 @@ A lab holds all that one finding needs beyond the core; without its folder, noth
 
 =============== =========================================================================================
 ``TRAIN``       sections of the config below ``train``, by name, or its fields, as the ``model_fields`` of a
-                section that declares them; ``EVALUATE`` and ``STUDY`` alike
+                section that declares them; ``EVALUATE`` alike
 ``OBJECTIVES``  functions of a run that tell whether it has an objective, by name, which is that of its module
 ``DECODERS``    modules by ``model.attention``, whose ``decoder`` returns the
                 :class:`~cadmus.model.decoding.Decoder` of a run, or that of the defaults if it is None
 ``EXPERIMENTS`` settings of its experiments, by name, which is that of its module
 ``SCORES``      suffixes of files for ``cadmus score``, each with the module of a :class:`Scoring`
-``STUDY_PARTS`` a :class:`StudyPart` of the results of studies, by the stem of its files
 =============== =========================================================================================
 
 Files ``configs/NAME.yaml`` of a lab add to the shipped config of that name. ``docs/labs.md`` adds a lab.
@@ -19,7 +18,7 @@ Files ``configs/NAME.yaml`` of a lab add to the shipped config of that name. ``d
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -62,25 +61,6 @@ class Scoring(NamedTuple):
     """Columns with scores, besides ``variable`` and ``programs``."""
     variables: tuple[str, ...]
     """Variables that a whole entry has."""
-
-
-class StudyPart(NamedTuple):
-    """A table, a figure and a text that the results of a study have if a field of its section is set."""
-
-    field: str
-    """Name of the field, in ``STUDY`` of the lab."""
-    check: Callable[[Any], None]
-    """Raises a ValueError if the section lacks something else that the part needs."""
-    module: str
-    """Its ``draw`` returns the table and figures by stem, of the results, their comparison and the
-    :data:`~cadmus.study.Models` to show; ``text`` returns Markdown, of the results, the table and the
-    directory of the files."""
-
-
-def study_parts(fields: Mapping[str, Any]) -> dict[str, tuple[str, StudyPart]]:
-    """Return the parts for which the fields of a section ``study`` ask: by stem, the lab and the part."""
-    parts = declared("STUDY_PARTS")
-    return {stem: (lab, part) for stem, (lab, part) in parts.items() if fields[part.field]}
 
 
 @functools.cache

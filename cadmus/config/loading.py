@@ -50,6 +50,7 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "evaluate.loops": (None, "looped models", "cd8ba462"),
     "evaluate.unmasking": ({"programs": 500}, "experiment unmasking", "6015bb76"),
     "model.loops": (1, "looped models", "cd8ba462"),
+    "study.law_flops": ([], "scaling laws", "cae5ea1c"),
     "study.law_minutes": ([], "laws by minutes", "cd8ba462"),
     "curriculum.seed": (0, "random orders", "cd8ba462"),
     "study.repeat": ({}, "copies of variants", "cd8ba462"),

@@ -5,7 +5,6 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
-from cadmus import plugins
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
 from cadmus.config.fields import (
     Count,
@@ -43,7 +42,6 @@ SUMMARIZED = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
 Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 
 
-@plugins.extended("STUDY")
 class Study(Section):
     """A study: runs of this config with other values of some fields, compared over seeds.
 
@@ -71,8 +69,6 @@ class Study(Section):
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
         if self.base is not None and self.base not in self.variants:
             raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.variants))}")
-        for _, part in plugins.study_parts(dict(self)).values():
-            part.check(self)
         return self
 
 

@@ -1,56 +1,37 @@
 """The files of a study, written from its results alone; the page shows its question, figures and tables."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import polars as pl
 
-from cadmus import plugins
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES
-from cadmus.errors import naming
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.store import replacing_together
-from cadmus.study import COMPARISON, FIGURE, PAGE, Models, files_of, forest
+from cadmus.study import COMPARISON, FIGURE, FILES, PAGE, forest
 from cadmus.study.comparison import compare
 from cadmus.study.results import Results, read
 from cadmus.tables import code, counted, escape, markdown
 
 
-def write_all(results: Path, directory: Path, models: Models | None = None) -> list[Path]:
-    """Write the comparison, the figures and the page; return the files.
+def write_all(results: Path, directory: Path) -> list[Path]:
+    """Write the comparison, figure and page of the results of a study; return the files.
 
-    ``results`` is a file of :func:`cadmus.study.results.collect`. While runs are missing, the parts of labs
-    are left out; ``models`` are points in their figures.
+    ``results`` is a file of :func:`cadmus.study.results.collect`.
     """
     study = read(results)
     compared = compare(study)
-    figures = {FIGURE: style.styled(forest.draw)(study, compared)}
-    tables = {}
-    for name in () if study.missing else plugins.study_parts(study.of_labs):
-        draw = style.styled(_module(name).draw)
-        with naming(results):
-            tables[name], drawn = draw(study, compared, models or {})
-        figures |= drawn
+    figure = style.styled(forest.draw)(study, compared)
     with replacing_together() as replaced:
         compared.write_csv(replaced(directory / COMPARISON))
-        for name, table in tables.items():
-            table.write_csv(replaced(directory / f"{name}.csv"))
-        for name, figure in figures.items():
-            style.save(figure, [replaced(directory / f"{name}{suffix}") for suffix in (".png", ".pdf")])
-        replaced(directory / PAGE).write_text(page(study, compared, tables), encoding="utf-8")
-    return [directory / file for file in files_of(tables)]
+        style.save(figure, [replaced(directory / f"{FIGURE}{suffix}") for suffix in (".png", ".pdf")])
+        replaced(directory / PAGE).write_text(page(study, compared), encoding="utf-8")
+    return [directory / file for file in FILES]
 
 
-def _module(part: str) -> ModuleType:
-    lab, declared = plugins.declared("STUDY_PARTS")[part]
-    return plugins.module(lab, declared.module)
-
-
-def page(study: Results, compared: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> str:
-    """Return the page; ``compared`` is the comparison and ``tables`` are those of the parts of labs."""
+def page(study: Results, compared: pl.DataFrame) -> str:
+    """Return the page, with the comparison as tables."""
     runs = study.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
     costs = runs.group_by("variant", maintain_order=True).agg(
         pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
@@ -67,7 +48,7 @@ def page(study: Results, compared: pl.DataFrame, tables: Mapping[str, pl.DataFra
             f"# {escape(study.question or study.name)}\n",
             f"Study {escape(study.name)}: {cost(study)}\n",
             *(["Missing runs:\n", "".join(missing)] if missing else []),
-            figures(study, tables, "."),
+            picture(study),
             "## All numbers\n",
             _caption(study),
             table(compared, study.base, _accuracies(study)[0], study.compare),
@@ -79,16 +60,12 @@ def page(study: Results, compared: pl.DataFrame, tables: Mapping[str, pl.DataFra
     )
 
 
-def figures(study: Results, tables: Mapping[str, pl.DataFrame], files: str) -> str:
-    """Return the figures, which are in the directory ``files``, and the parts of labs with ``tables``."""
-    variants = f"![What each variant changes]({files}/{FIGURE}.png)\n"
-    if not tables:
-        drawn = "Paired differences with 95% intervals; hollow points have 0 in theirs."
-        if forest.has_means(study):
-            drawn = "Means with 95% intervals."
-        return f"{variants}\n*{drawn}*\n"
-    parts = (_module(name).text(study, table, files) for name, table in tables.items())
-    return "\n".join([*parts, variants])
+def picture(study: Results) -> str:
+    """Return the figure, which is next to the page, with its caption."""
+    drawn = "Paired differences with 95% intervals; hollow points have 0 in theirs."
+    if forest.has_means(study):
+        drawn = "Means with 95% intervals."
+    return f"![What each variant changes]({FIGURE}.png)\n\n*{drawn}*\n"
 
 
 def cost(study: Results) -> str:

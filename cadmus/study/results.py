@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import polars as pl
 from pydantic import Field, Json
 
-from cadmus import experiments, plugins, store
+from cadmus import experiments, store
 from cadmus.columns import COUNT, LABEL, MEASURED, NAME, POSITIVE, POSITIVE_NUMBER, Table
 from cadmus.config import digest
 from cadmus.config.fields import Distinct, RunName
@@ -46,7 +46,6 @@ Missing = tuple[str, int, str]
 """Variant, seed and reason of a run without results: the stage that failed or did not start, and why."""
 
 
-@plugins.extended("STUDY")
 class Described(Record):
     """Fields of the section of a study (:class:`cadmus.config.study.Study`), and the missing runs."""
 
@@ -73,8 +72,6 @@ class Results(NamedTuple):
     question: str
     base: str
     compare: list[str]
-    of_labs: dict[str, Any]
-    """Fields of labs."""
 
 
 def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
@@ -89,7 +86,7 @@ def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
     if not finished:
         variant, seed, reason = missing[0]
         raise InputError(f"{study.name}: no run is finished; {variant}, seed {seed}: {reason}")
-    fields = study.study.model_dump(include={"question", "compare", *plugins.declared("STUDY")})
+    fields = study.study.model_dump(include={"question", "compare"})
     described = {"name": study.name, "base": study.base, **fields, "missing": missing}
     store.write_parquet(output, "study", pl.concat(finished), {"study": json.dumps(described)})
     return missing
@@ -103,9 +100,7 @@ def read(path: Path) -> Results:
         # Some metrics are undefined for all templates of a run, such as `fits`.
         if metric not in metrics:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, metrics)}")
-    fields = study.model_dump()
-    of_labs = {name: fields.pop(name) for name in plugins.declared("STUDY")}
-    return Results(rows, metadata.cadmus.commit, **fields, of_labs=of_labs)
+    return Results(rows, metadata.cadmus.commit, **study.model_dump())
 
 
 def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:

@@ -1,27 +1,17 @@
 """The published results of a study, and the part of its page in docs/findings that is written from them."""
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
 
-import polars as pl
-
-from cadmus import plugins
 from cadmus.store import write_text
-from cadmus.study import COMPARISON, PAGE, Models, files_of
-from cadmus.study.page import cost, figures, write_all
+from cadmus.study import COMPARISON, FILES, PAGE
+from cadmus.study.page import cost, picture, write_all
 from cadmus.study.results import Results, read
 from cadmus.tables import escape
 from dev.docs import BEGIN, END, with_generated
 
 _FILE, _NUMBERS = "study.parquet", "numbers.md"
-
-
-def _published(root: Path) -> Models:
-    """Return the FLOPs, 6 x parameters x tokens, and the parameters of the published models."""
-    runs = {path.parent.name: json.loads(path.read_text()) for path in root.glob("docs/models/*/run.json")}
-    return {name: (6.0 * run["parameters"] * run["tokens"], run["parameters"]) for name, run in runs.items()}
 
 
 def _command(study: Results, root: Path) -> str:
@@ -49,19 +39,18 @@ def publish(results: Path, root: Path) -> None:
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
-        write_all(results, drawn, _published(root))
-        tables = {name: pl.read_csv(drawn / f"{name}.csv") for name in plugins.study_parts(study.of_labs)}
+        write_all(results, drawn)
         origin = (
             f"[All numbers]({_NUMBERS}), [comparison.csv]({COMPARISON}), "
             f"[study.parquet]({_FILE}); {cost(study)}\n\n"
             f"{_command(study, root)}\n"
         )
-        block = with_generated(page, f"{figures(study, tables, '.')}\n{origin}", text)
+        block = with_generated(page, f"{picture(study)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)
         # The published results themselves may be drawn again.
         if results.resolve() != (directory / _FILE).resolve():
             shutil.copyfile(results, directory / _FILE)
-        for name in files_of(tables):
+        for name in FILES:
             if not name.endswith(".pdf"):
                 shutil.copyfile(drawn / name, directory / (_NUMBERS if name == PAGE else name))
     write_text(page, block)

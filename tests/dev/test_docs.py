@@ -98,7 +98,7 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
         for question in QUESTIONS
     ]
     described = {"name": "speedrun", "question": "", "base": "a", "compare": ["next_token"]}
-    described |= {"law_flops": [], "missing": []}
+    described["missing"] = []
     path = directory / "study.parquet"
     store.write_parquet(path, "study", pl.DataFrame(rows, TABLE.schema), {"study": json.dumps(described)})
     return path

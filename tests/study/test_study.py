@@ -17,7 +17,7 @@ from cadmus.evaluate.statistics.intervals import programs_error
 from cadmus.evaluate.statistics.regions import LEARNED
 from cadmus.evaluate.statistics.results import measured
 from cadmus.model.flops import parameter_count
-from cadmus.study import PAGE, files_of
+from cadmus.study import FILES, PAGE
 from cadmus.study.comparison import compare
 from cadmus.study.forest import draw
 from cadmus.study.page import table, write_all
@@ -187,8 +187,7 @@ def test_no_finished_run_is_an_error(config, tmp_path):
 
 def test_all_files_are_written(collected, tmp_path):
     written = write_all(collected, tmp_path / "demo")
-    names = files_of([])
-    assert written == [tmp_path / "demo" / name for name in names]
+    assert written == [tmp_path / "demo" / name for name in FILES]
     assert all(path.stat().st_size > 20 for path in written)
     page = (tmp_path / "demo" / PAGE).read_text()
     assert page.startswith("# Does it &lt;learn&gt;?\n\nStudy demo: 12 trainings, ")

@@ -23,6 +23,7 @@ from cadmus.model import CARD, FILES as MODEL_FILES, WEIGHTS
 from cadmus.plan import training_memory
 from cadmus.plugins import module_of
 from cadmus.store import write_text
+from cadmus.study import FILES
 from cadmus.tools import has_gpu, sources_of
 
 ROOT = Path(cadmus.__file__).parents[1]
@@ -211,5 +212,5 @@ def targets():
         if all(EXPERIMENTS[source].asks(RUN.model) for source in figure.sources if source in EXPERIMENTS)
         for suffix in experiments.FORMATS[figure.kind]
     ]
-    files = STUDY_FILES if STUDY else [f"dataset/{CARD}", f"model/{CARD}", *drawn]
+    files = FILES if STUDY else [f"dataset/{CARD}", f"model/{CARD}", *drawn]
     return [f"results/{RUN.name}/{file}" for file in files]

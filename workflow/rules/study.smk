@@ -1,11 +1,5 @@
 # The results of all runs of a study in one file, and their comparison.
 
-from cadmus import plugins
-from cadmus.study import files_of
-
-PARTS = plugins.study_parts(dict(STUDY.study))
-STUDY_FILES = files_of(PARTS)
-
 
 localrules:
     study,
@@ -60,13 +54,13 @@ rule study_page:
     input:
         results=rules.study.output[0],
     output:
-        report([f"results/{{study}}/{file}" for file in STUDY_FILES], category="Study"),
+        report([f"results/{{study}}/{file}" for file in FILES], category="Study"),
     log:
         "results/{study}/logs/study_page.log",
     conda:
         "../envs/cadmus.yaml"
     params:
         directory=subpath(input.results, parent=True),
-        code=code("cadmus.study.page", *(plugins.full_name(lab, part.module) for lab, part in PARTS.values())),
+        code=code("cadmus.study.page"),
     shell:
         "python -m cadmus study draw {input.results} --output {params.directory} > {log} 2>&1"
