@@ -32,9 +32,7 @@ COPIED = {
 RESULTS = {run.parent.name: f"models/{run.parent.name}/README.md" for run in DOCS.glob("models/*/run.json")}
 """Pages with the published results of a run."""
 PAGE_OF = {source: page for page, source in COPIED.items()} | {
-    source: page
-    for run, page in RESULTS.items()
-    for source in (f"docs/models/{run}", f"docs/models/{run}/table3_accuracy.md")
+    f"docs/models/{run}": page for run, page in RESULTS.items()
 }
 """The page that is made of a file or a directory."""
 EXPLORER, DEMO = "serve.html#the-explorer", "demo/index.html"

@@ -102,7 +102,7 @@ def valid(tmp_path_factory) -> Path:
     save_export(GPT(RUN.model), place / "model", {**TRAINED, "config": RUN.model_dump()})
     pipeline.sample(RUN, place / "dataset")
     pipeline.dataset(RUN, place / "dataset")
-    shutil.copy(ROOT / "docs/findings/mixer/study.parquet", place)
+    shutil.copy(ROOT / "docs/findings/batch/study.parquet", place)
     store.write_lines(place / "metrics.jsonl", "metrics", results_of("metrics").to_dicts())
     for name, (write, _) in OF_LABS.items():
         write(place / name)

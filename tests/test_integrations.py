@@ -3,8 +3,9 @@
 import tomllib
 
 import pytest
+import yaml
 
-from cadmus.evaluate.prompts.language_models import ALPHABETS, COMPARISONS
+from cadmus.evaluate.prompts.language_models import COMPARISONS
 from cadmus.evaluate.questions import QUESTIONS
 from tests.checkout import ROOT
 from tests.commands import python
@@ -39,8 +40,9 @@ def test_every_integration_has_a_readme_a_test_and_a_package(directory):
     assert f"](../integrations/{directory.name}/README.md)" in (ROOT / "docs/integrations.md").read_text()
 
 
-def test_the_harness_has_a_task_per_question_and_alphabet():
-    names = {path.stem for path in ROOT.glob("integrations/lm_eval/tasks/*.yaml")}
-    in_symbols = {f"{name}_{symbols}" for name in COMPARISONS for symbols in ALPHABETS[1:]}
-    groups = {"cadmus", *(f"cadmus_{symbols}" for symbols in ALPHABETS[1:])}
-    assert names == {*QUESTIONS, *in_symbols, *groups, "_cadmus"}
+def test_the_harness_has_a_task_per_question():
+    tasks = ROOT / "integrations/lm_eval/tasks"
+    assert {path.stem for path in tasks.glob("*.yaml")} == {*QUESTIONS, "cadmus", "comparisons", "_cadmus"}
+    for group, questions in {"cadmus": QUESTIONS, "comparisons": COMPARISONS}.items():
+        members = yaml.safe_load((tasks / f"{group}.yaml").read_text())["task"]
+        assert sorted(members) == sorted(f"cadmus_{question}" for question in questions)

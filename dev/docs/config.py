@@ -23,7 +23,6 @@ from cadmus.store import write_text
 from cadmus.study.results import TABLE
 from cadmus.tables import markdown
 from dev.docs import with_generated
-from dev.docs.readme import results_page
 
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
@@ -75,14 +74,12 @@ def documents(root: Path) -> dict[Path, str]:
     readme, grading, index = (
         root / name for name in ("config/README.md", "docs/grading.md", "docs/index.md")
     )
-    runs = [path.parent for path in root.glob("docs/models/*/run.json")]
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         readme: with_generated(readme, tables(root)),
         grading: with_generated(grading, markdown(HEADINGS, questions())),
         index: with_generated(index, markdown(["config", *PLANNED], plans())),
         root / "docs/columns.md": columns(),
-        **{run / "README.md": results_page(run) for run in runs},
     }
 
 

@@ -33,8 +33,8 @@ ANIMATION, SCREENSHOT = "docs/assets/demo.gif", "docs/assets/explore.png"
 ANIMATION_SIZE, SCREENSHOT_SIZE = ({"width": width, "height": 880} for width in (1000, 1280))
 COLORS = 96
 PROGRAM, PROMPT = "62*5+46*7-=.", r"9f\2-E1>R;1"
-PUBLISHED = 150, 1_162
-"""Steps of the published snapshots."""
+PUBLISHED = 150
+"""Step of the published snapshot."""
 STEP, PAUSE = 350, 1_400
 """Milliseconds that a picture is shown."""
 WAIT = 500
@@ -48,9 +48,9 @@ NAMES = """() => {
 
 
 def publish_snapshots(snapshots: Path, root: Path) -> None:
-    """Publish two snapshots of the training of the shipped model, with weights of 16 bits."""
+    """Publish a snapshot of the training of the shipped model, with weights of 16 bits."""
     for path in find_snapshots(snapshots):
-        if step_of(path) in PUBLISHED:
+        if step_of(path) == PUBLISHED:
             model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float16)
             model.save_pretrained(root / "docs/models/laptop/snapshots" / path.name)
 

@@ -20,17 +20,19 @@ SOLVED = (
     "[Grading](../../grading.md) defines both."
 )
 TABLES = ("table3_accuracy", "grid_regions", "loss_by_template")
-"""In the order of the page of a run."""
+"""In the order of the page of a run, which has them whole."""
 SPECIAL = (
     *("accuracy_by_compute", "accuracy_by_question", "circuit"),
     *("interchange", "memory", "training_curve"),
 )
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
-    *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
-    *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
+    *(f"figures/{name}.png" for name in FIGURES),
+    *(f"figures/{name}.csv" for name in FIGURES if name != "probe_final_block"),
+    *(f"tables/{name}.csv" for name in ("table3_accuracy", "grid_regions")),
 )
 # The data of the training curve have a row per step; those of accuracy_by_question are those of Table 3.
+# probe_layers has those of probe_final_block.
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
 OPTIONAL += [f"figures/{name}.csv" for name in ("accuracy_by_compute", "circuit", "interchange", "memory")]
 """Files that a run may lack."""
@@ -56,7 +58,7 @@ def publish(results: Path, root: Path) -> None:
         elif (results / name).is_file():
             shutil.copyfile(results / name, copy)
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
-    store.write_text(target / "README.md", results_page(target))
+    store.write_text(target / "README.md", results_page(target, results / "tables"))
     store.write_text(root / "README.md", with_results(root))
 
 
@@ -99,12 +101,12 @@ def _grid(published: Path) -> str:
     )
 
 
-def results_page(published: Path) -> str:
-    """Return a Markdown page with all published results of a run, for their directory."""
+def results_page(published: Path, tables: Path) -> str:
+    """Return a Markdown page with all published results of a run and its tables, for their directory."""
     below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
     parts = [f"# Results of `{published.name}`", _origin(published), *filter(None, [below]), SOLVED]
-    for name in (name for name in TABLES if (published / f"{name}.md").is_file()):
-        parts += [figures()[name].caption, (published / f"{name}.md").read_text(encoding="utf-8").strip()]
+    for name in TABLES:
+        parts += [figures()[name].caption, (tables / f"{name}.md").read_text(encoding="utf-8").strip()]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from cadmus.store import write_text
-from cadmus.study import COMPARISON, FILES, PAGE
+from cadmus.study import FILES, PAGE
 from cadmus.study.page import cost, picture, write_all
 from cadmus.study.results import Results, read
 from cadmus.tables import escape
@@ -41,9 +41,7 @@ def publish(results: Path, root: Path) -> None:
         drawn = Path(folder)
         write_all(results, drawn)
         origin = (
-            f"[All numbers]({_NUMBERS}), [comparison.csv]({COMPARISON}), "
-            f"[study.parquet]({_FILE}); {cost(study)}\n\n"
-            f"{_command(study, root)}\n"
+            f"[All numbers]({_NUMBERS}), [study.parquet]({_FILE}); {cost(study)}\n\n{_command(study, root)}\n"
         )
         block = with_generated(page, f"{picture(study)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)
@@ -51,6 +49,6 @@ def publish(results: Path, root: Path) -> None:
         if results.resolve() != (directory / _FILE).resolve():
             shutil.copyfile(results, directory / _FILE)
         for name in FILES:
-            if not name.endswith(".pdf"):
+            if not name.endswith((".csv", ".pdf")):
                 shutil.copyfile(drawn / name, directory / (_NUMBERS if name == PAGE else name))
     write_text(page, block)

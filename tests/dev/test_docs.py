@@ -16,7 +16,7 @@ from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
 from dev.docs.entries import PAGES, add_entry, means, scorings
-from dev.docs.readme import FILES, FIRST, LARGE, publish, with_results
+from dev.docs.readme import FILES, FIRST, LARGE, TABLES, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
 from tests.checkout import ROOT
@@ -57,6 +57,8 @@ def test_a_finished_run_is_published(tmp_path) -> None:
             pl.read_parquet(published / f"{Path(name).stem}.parquet").write_csv(results / name)
         else:
             (results / name).touch()
+    for name in TABLES:
+        (results / f"tables/{name}.md").write_text(f"| {name} |\n")
     origin = {"config_digest": "c0", "model_digest": "m0"}
     completions = results / "experiments/completions.parquet"
     store.write_parquet(completions, "results", samples.completions(), origin)
@@ -67,6 +69,7 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     publish(results, tmp_path)
     page = (tmp_path / "docs/models" / FIRST / "README.md").read_text()
     assert f"commit `{store.commit()[:12]}`): 7 parameters, 30 programs (300 tokens) in 3 steps" in page
+    assert all(f"| {name} |" in page for name in TABLES)
     text = (tmp_path / "README.md").read_text()
     assert "right (the best baseline" in text
     assert text.startswith("# Title\n")

@@ -203,7 +203,7 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
     first = page.read_text()
     assert first.startswith("# Does it &lt;learn&gt;?\n\n<!-- generated")
     linked = re.findall(r"\]\((\S+?)\)", first)
-    assert len(linked) == 4
+    assert len(linked) == 3
     assert all((page.parent / link).is_file() for link in linked)
     table = (tmp_path / "root/docs/findings/demo/numbers.md").read_text()
     assert "| base | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in table
