@@ -122,7 +122,7 @@ class Completed:
 
 def comparator(completed: Completed) -> np.ndarray:
     """The completion is the one comparator that holds, and nothing else."""
-    return completed.verified & completed.exact & _has_form(completed, COMPARATOR)
+    return completed.verified & _has_form(completed, COMPARATOR)
 
 
 def equal_expression(completed: Completed) -> np.ndarray:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.errors import Defect
-from cadmus.evaluate.criteria import inlines, is_expression, second_expressions, varies
+from cadmus.evaluate.criteria import copies, inlines, is_expression, second_expressions, varies
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
 from cadmus.vm import reference
@@ -50,6 +50,14 @@ def test_an_expression_leaves_one_value_and_pops_none_from_below(instructions: s
         lowest = min(lowest, depth - isa.BY_SYMBOL[symbol].inputs)
         depth += isa.BY_SYMBOL[symbol].outputs - isa.BY_SYMBOL[symbol].inputs
     assert is_expression(instructions) == (lowest == 0 and depth == 1)
+
+
+@pytest.mark.parametrize(
+    ("second", "copied"),
+    [("2x6+1", False), ("1x6n2", True), ("29n6x", True), ("66x2n", False), ("29x60+n", True), ("5", False)],
+)
+def test_a_copy_shares_three_instructions_or_all_literals_or_is_longer(second: str, copied: bool) -> None:
+    assert copies(second, "29x6n") == copied
 
 
 SYMBOLS = st.text("\\\\;;12+fgFGhE*", min_size=1, max_size=14)
