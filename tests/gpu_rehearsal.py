@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from dev.gpu_session import collecting, packing
-from dev.gpu_session.session import PACKED, Stop
+from dev.gpu_session.session import CONTINUES, PACKED, Stop
 from dev.measure import ROOT
 
 PLACE = Path("results/gpu-rehearsal")
@@ -21,7 +21,7 @@ REQUIREMENTS = ROOT / "dev/gpu_session/machine.txt"
 UNWANTED = ("annotated-types", "pydantic", "pydantic-core", "typing-inspection")
 """Packages that others bring along, but the rented machine lacks."""
 CONFIG = "tests/tiny.yaml"
-OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=50", "--shapes"]
+OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=50", "--command=60", "--shapes"]
 """On two cores, imports and compilations take several times as long; the training is short."""
 
 
@@ -49,10 +49,14 @@ def _rehearse(place: Path) -> None:
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(python), "-m", "dev.gpu_session", "run", "--config", CONFIG, *OPTIONS]
     variables |= {"OUT": str(back), "HOME": str(place / "home")}
-    # Two commands, as the second one also needs what the first one leaves to it.
-    for part in (["--prepare"], []):
+    # As many commands as it takes, each with an empty folder to bring home.
+    said = CONTINUES
+    while CONTINUES in said:
         shutil.rmtree(back, ignore_errors=True)
-        if subprocess.run([*command, *part], cwd=there, env=variables).returncode:
+        done = subprocess.run(command, cwd=there, env=variables, stdout=subprocess.PIPE, text=True)
+        said = done.stdout
+        print(said, end="", flush=True)
+        if done.returncode:
             raise Stop(f"the session has failed; {back}/log.txt and output.txt say why")
     collecting.collect(back, "all")
 

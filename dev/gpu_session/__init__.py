@@ -1,12 +1,14 @@
-"""Ten minutes on a rented GPU, prepared so that none of them is spent on thinking.
+"""Half an hour on a rented GPU, prepared so that none of it is spent on thinking.
 
-The machine has one GPU, a Python with PyTorch for CUDA (``machine.txt``), and no network; it takes one
-command of ten minutes and some dozen megabytes, and gives eight files back. The rest happens at home:
+The machine has one GPU, a Python with PyTorch for CUDA (``machine.txt``), and no network; it takes commands
+of ten minutes and some dozen megabytes, and gives eight files back after each. Processes in a session of
+their own outlive a command. The rest happens at home:
 
 ===========  ===========================================================================================
 ``pack``     at home: put the packages that the machine lacks into ``.gpu/``, measure what has to travel,
              and print the command to run there
-``run``      there: is the GPU right, how fast is it, then train ``config/h100.yaml`` for what is left
+``run``      there: is the GPU right, how fast is it, then train ``config/h100.yaml`` for what is left; given
+             again, it goes on with the same session
 ``collect``  at home: put the model together, sample the same dataset, evaluate and draw everything
 ``check``    on any GPU: the first two parts of ``run``; ``make gpu-check``
 ===========  ===========================================================================================

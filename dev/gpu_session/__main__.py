@@ -21,6 +21,10 @@ def run(given: argparse.Namespace) -> int:
     return session.run(given)
 
 
+def work(given: argparse.Namespace) -> int:
+    return session.work(given)
+
+
 def check(given: argparse.Namespace) -> int:
     return session.check(given)
 
@@ -37,21 +41,24 @@ def main() -> int:
     packs = kinds.add_parser("pack", help="at home: prepare .gpu/ and print the command to run there")
     packs.set_defaults(action=pack)
 
-    runs = kinds.add_parser("run", help="there: check, measure and train")
+    runs = kinds.add_parser("run", help="there: check, measure and train; give it again until it is done")
     runs.set_defaults(action=run)
-    runs.add_argument("--config", default="config/h100.yaml", help="what to train")
     out = Path(os.environ.get("OUT", "gpu_session"))
     runs.add_argument("--output", type=Path, default=out, help="folder that comes back, $OUT by default")
-    work = Path.home() / "cadmus-session"
-    runs.add_argument("--work", type=Path, default=work, help="folder for everything else")
-    runs.add_argument("--seconds", type=float, default=585.0, help="of the whole session")
-    runs.add_argument("--prepare", action="store_true", help="leave the training to the next command")
-    runs.add_argument("--slow", type=float, default=1.0, help="factor of the limits of the stages")
-    runs.add_argument(
-        "--train-seconds", type=float, help="at most, of the training; all that is left by default"
-    )
-    runs.add_argument("--shapes", nargs="*", default=["h200", "paper"], help="other configs to measure")
-    runs.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu is for rehearsals")
+    runs.add_argument("--command", type=float, default=575.0, help="seconds of this command")
+    works = kinds.add_parser("work", help="the session itself, which `run` starts")
+    works.set_defaults(action=work)
+    folder = Path.home() / "cadmus-session"
+    for each in (runs, works):
+        each.add_argument("--work", type=Path, default=folder, help="folder for everything else")
+        each.add_argument("--config", default="config/h100.yaml", help="what to train")
+        each.add_argument("--seconds", type=float, default=1500.0, help="of the whole session")
+        each.add_argument("--slow", type=float, default=1.0, help="factor of the limits of the stages")
+        each.add_argument(
+            "--train-seconds", type=float, help="at most, of the training; all that is left by default"
+        )
+        each.add_argument("--shapes", nargs="*", default=["h200", "paper"], help="other configs to measure")
+        each.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu is for rehearsals")
 
     checks = kinds.add_parser("check", help="on any GPU: check and measure, without training")
     checks.set_defaults(action=check)

@@ -1,4 +1,4 @@
-"""The ten minutes on the rented machine, which has only Python and PyTorch when they begin.
+"""The session on the rented machine, which has only Python and PyTorch when it begins.
 
 Stages follow one another, each with a limit. What is finished is in the folder that comes back at once:
 
@@ -14,11 +14,13 @@ Stages follow one another, each with a limit. What is finished is in the folder 
 If losses or logits are not those of the CPU, the session ends: a training would waste the minutes. Any other
 failure costs only its own stage.
 
-Where one command may follow another on the same machine, the first one can prepare (``--prepare``): what it
-has checked, measured and sampled is in ``--work``, and the second one has all of its time for the training.
+A session outlives the command that starts it (:func:`run`): the next one follows it and brings home what is
+there by then, with the newest weights. So no command has to be the last one. If the session itself was
+killed, the next command starts it again, without what is in ``--work`` already.
 """
 
 import argparse
+import fcntl
 import functools
 import json
 import os
@@ -39,6 +41,10 @@ PACKED = ROOT / ".gpu"
 WHEELS = PACKED / "wheels"
 COMMIT = PACKED / "commit"
 LOG, REPORT = "log.txt", "session.json"
+HOME, LOCK, CODE, PRINTED = "home", "lock-of-session", "code", "printed.txt"
+"""In ``--work``: the folder that comes back, the lock that the session holds, its exit code, its output."""
+
+CONTINUES = "the session goes on; give the same command again"
 
 LIMITS = {"environment": 90, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
 """Seconds of the stages; the training gets what they leave."""
@@ -215,9 +221,86 @@ class Process:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Check, measure, train."""
-    session = Session(given.output, given.work, given.seconds, given.device, given.slow)
-    return _guarded(session, lambda: _run(session, given))
+    """Start the session or follow it, for the seconds of one command; bring home what is there then.
+
+    Returns 0 while it goes on and when it has ended well.
+    """
+    work, deadline = given.work.absolute(), time.monotonic() + given.command
+    for folder in (given.output, work):
+        folder.mkdir(parents=True, exist_ok=True)
+    printed, code = work / PRINTED, work / CODE
+    if not _works(work) and not code.exists():
+        worker = _start(given, work)
+        while worker.poll() is None and not _works(work):
+            time.sleep(0.1)
+    shown = 0
+    while True:
+        goes_on = _works(work)
+        lines = printed.read_text(errors="replace").splitlines(keepends=True)
+        print("".join(lines[shown:]), end="", flush=True)
+        shown = len(lines)
+        if not goes_on or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    _bring(work / HOME, given.output)
+    if goes_on:
+        print(CONTINUES)
+        return 0
+    if not code.exists():
+        print("the session was killed; the same command starts it again")
+        return 1
+    print(f"the session ended; remove {work} before another one")
+    return int(code.read_text())
+
+
+def _start(given: argparse.Namespace, work: Path) -> "subprocess.Popen[bytes]":
+    """Start the session as a process in a session of its own, which the end of a command does not end."""
+    options = {
+        name: getattr(given, name) for name in ("config", "seconds", "slow", "device", "train_seconds")
+    }
+    arguments = [
+        f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None
+    ]
+    command = [sys.executable, "-m", "dev.gpu_session", "work", f"--work={work}", *arguments]
+    with (work / PRINTED).open("wb") as printed:
+        return subprocess.Popen(
+            [*command, "--shapes", *given.shapes],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=printed,
+            start_new_session=True,
+        )
+
+
+def _works(work: Path) -> bool:
+    """Tell whether a session runs in a folder: it holds a lock, which ends with it however it ends."""
+    with (work / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _bring(home: Path, output: Path) -> None:
+    """Copy the files of a session, which may write them at the same time."""
+    for path in home.iterdir() if home.exists() else ():
+        # A part of older weights may be gone by now.
+        with suppress(FileNotFoundError):
+            if not path.name.startswith("."):
+                shutil.copyfile(path, output / path.name)
+
+
+def work(given: argparse.Namespace) -> int:
+    """Check, measure, train: the session itself, which :func:`run` starts."""
+    given.work.mkdir(parents=True, exist_ok=True)
+    with (given.work / LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        session = Session(given.work / HOME, given.work, given.seconds, given.device, given.slow)
+        code = _guarded(session, lambda: _work(session, given))
+        (given.work / CODE).write_text(str(code))
+    return code
 
 
 def check(given: argparse.Namespace) -> int:
@@ -254,15 +337,14 @@ def _guarded(session: Session, action: Callable[[], None]) -> int:
     return int(stopped or not all(stage["ok"] for stage in session.report["stages"].values()))
 
 
-def _run(session: Session, given: argparse.Namespace) -> None:
+def _work(session: Session, given: argparse.Namespace) -> None:
     config, dataset = session.work / Path(given.config).name, session.work / "dataset"
     if session.report.get("programs") and session.report["commit"] == COMMIT.read_text().strip():
         session.say("checked, measured and sampled by an earlier command")
         _bring_profile(session, config)
     else:
         _prepare(session, given, config, dataset)
-    if not given.prepare:
-        train(session, config, dataset, given.train_seconds)
+    train(session, config, dataset, given.train_seconds)
 
 
 def _prepare(session: Session, given: argparse.Namespace, config: Path, dataset: Path) -> None:
@@ -344,7 +426,7 @@ def correct(session: Session) -> None:
 
 
 def rates(session: Session, configs: list[Path], ranks: int = 1) -> None:
-    """Measure steps of configs, the first one's under a profiler, and attention if there are several.
+    """Measure steps of configs, the first one's under a profiler.
 
     The processes start and compile together, and take turns on the GPU.
     """
@@ -356,11 +438,6 @@ def rates(session: Session, configs: list[Path], ranks: int = 1) -> None:
         files[config.stem] = place / config.stem / "facts.json"
         command = ["-m", "dev.bench.steps", str(config), str(place / config.stem), str(ranks)]
         processes.append(session.popen(f"rate-{config.stem}", command))
-    own, *others = configs
-    if others:
-        files["attention"] = place / "attention.json"
-        options = ["--config", str(own), "--output", str(files["attention"])]
-        processes.append(session.popen("attention", ["-m", "dev.bench", "attention", *options]))
     for process in processes:
         process.wait(max(0.0, deadline - time.monotonic()))
     measured = {name: facts for name, file in files.items() if (facts := _facts(file))}
@@ -371,7 +448,7 @@ def rates(session: Session, configs: list[Path], ranks: int = 1) -> None:
             f"{name}: {facts['ms_per_step']:.1f} ms a step, {facts['tokens_per_second']:,.0f} tokens/s, "
             f"{facts['gflop_per_second'] / 1000:.1f} TFLOP/s, {facts['share_of_matmul']:.0%} of a product's"
         )
-    _bring_profile(session, own)
+    _bring_profile(session, configs[0])
     missing = [name for name in files if name not in measured]
     said = f"not measured: {', '.join(missing)}" if missing else "all measured"
     session.conclude("rates", not missing, said, start)

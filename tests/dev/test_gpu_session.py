@@ -1,6 +1,7 @@
-"""The ten minutes on a rented GPU, in parts and without one; `make gpu-rehearsal` does all of it."""
+"""The session on a rented GPU, in parts and without one; `make gpu-rehearsal` does all of it."""
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from cadmus import config, pipeline
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
-from dev.gpu_session import collecting, packing, sampling, session, weights
+from dev.gpu_session import __main__, collecting, packing, sampling, session, weights
 from dev.measure import PATIENCE
 from tests.checkout import FEW, ROOT
 from tests.commands import python
@@ -128,6 +129,69 @@ def test_only_wrong_losses_or_logits_end_a_session(made, monkeypatch, printed, e
         session.correct(made)
     made.close()
     assert (printed in log_of(made.output)) == printed.startswith("FAILED")
+
+
+SLEEPING = """
+import sys, time
+from dev.gpu_session import __main__, session
+
+def stages(made, given):
+    part = made.output / "weights-000001-0"
+    part.write_bytes(b"one")
+    while not (made.work / "go").exists():
+        time.sleep(0.05)
+    (made.output / "weights-000002-0").write_bytes(b"two")
+    part.unlink()
+
+session._work = stages
+sys.argv[0] = "session"
+sys.exit(__main__.main())
+"""
+
+
+def test_a_session_outlives_its_commands(tmp_path, monkeypatch, capsys):
+    """The first command starts it, the others follow it; each brings home what is there."""
+    popen, work = session.subprocess.Popen, tmp_path / "work"
+
+    workers = []
+
+    def started(command, **options):
+        workers.append(popen([sys.executable, "-c", SLEEPING, *command[3:]], **options))
+        return workers[-1]
+
+    monkeypatch.setattr(session.subprocess, "Popen", started)
+
+    def run(number: int, seconds: float) -> tuple[int, str, set[str]]:
+        output = tmp_path / f"out{number}"
+        arguments = ["run", f"--work={work}", f"--output={output}", f"--command={seconds}", "--device=cpu"]
+        monkeypatch.setattr(sys, "argv", ["session", *arguments])
+        code = __main__.main()
+        return code, capsys.readouterr().out, {path.name for path in output.iterdir()}
+
+    code, said, brought = run(1, 0)
+    assert code == 0
+    assert said.endswith(f"{session.CONTINUES}\n")
+    while "weights-000001-0" not in brought:
+        code, said, brought = run(2, 0)
+    assert code == 0
+    (work / "go").touch()
+    for number in (3, 4):
+        code, said, brought = run(number, PATIENCE)
+        assert code == 0
+        assert "done: " in said
+        assert "the session ended" in said
+        assert brought >= {"log.txt", "session.json", "weights-000002-0"}
+        assert "weights-000001-0" not in brought
+    assert [worker.wait() for worker in workers] == [0]
+
+
+def test_a_session_that_is_killed_starts_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["session", "run", f"--work={tmp_path}", f"--output={tmp_path / 'out'}"])
+    monkeypatch.setattr(session, "_start", lambda _given, work: (work / session.PRINTED).touch() or ended)
+    ended = session.subprocess.Popen([sys.executable, "-c", ""])
+    for _ in range(2):
+        assert __main__.main() == 1
+        assert "was killed; the same command starts it again" in capsys.readouterr().out
 
 
 def test_a_damaged_wheel_is_one_line(made, tmp_path, monkeypatch):
