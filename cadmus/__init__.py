@@ -14,7 +14,8 @@ from cadmus.caches import provide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cadmus.api import Reason, Task, Verdict, prefix_values, sample, tasks, verify
+    from cadmus.api import Reason, Verdict, prefix_values, sample, tasks, verify
+    from cadmus.evaluate.questions import Task
     from cadmus.experiments.external import evaluate_model
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, stacks, trace
@@ -45,7 +46,7 @@ provide()
 _SOURCES = {
     "Cadmus": ("cadmus.model.inference", "model"),
     "Reason": ("cadmus.api", "sample"),
-    "Task": ("cadmus.api", "sample"),
+    "Task": ("cadmus.evaluate.questions", "sample"),
     "Verdict": ("cadmus.api", "sample"),
     "evaluate_model": ("cadmus.experiments.external", "model"),
     "prefix_values": ("cadmus.api", "sample"),

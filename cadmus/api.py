@@ -16,7 +16,7 @@ from cadmus.dataset.splits import Seen
 from cadmus.errors import Defect, InputError, check_counts, check_types, suggest
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.prefix_values import PrefixValues, values_of_prefixes
-from cadmus.evaluate.questions import Question, named, questions_of
+from cadmus.evaluate.questions import Question, Task, questions_of
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
@@ -28,24 +28,6 @@ _BATCHES = 64
 """Batches of candidates without a single task, after which :func:`tasks` gives up."""
 _DEFAULTS = Dataset()
 _INSTRUCTIONS = isa.BY_SYMBOL.keys() - {isa.END}
-
-
-class Task(NamedTuple):
-    """A program that is asked a question: one item of :func:`tasks`, or made from columns of your own."""
-
-    prompt: str
-    """The program up to where its question begins; a model continues it."""
-    reference: str
-    """The rest of the program, without the end ``.``; one of the right completions."""
-    question: str
-    """A question of docs/grading.md, such as ``equality_comparator``."""
-    split: str | None = None
-    """The split that it was sampled from, if known."""
-
-    @property
-    def template(self) -> str:
-        """The template that asks the question."""
-        return named(self.question).template
 
 
 class Reason(StrEnum):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -224,6 +224,24 @@ QUESTIONS: dict[str, Question] = {
     ),
 }
 """Questions by name, those of Table 3 in its order; other templates ask for a written answer."""
+
+
+class Task(NamedTuple):
+    """A program that is asked a question: one of :func:`cadmus.tasks`, or made from columns of your own."""
+
+    prompt: str
+    """The program up to where its question begins; a model continues it."""
+    reference: str
+    """The rest of the program, without the end ``.``; one of the right completions."""
+    question: str
+    """A question of docs/grading.md, such as ``equality_comparator``."""
+    split: str | None = None
+    """The split that it was sampled from, if known."""
+
+    @property
+    def template(self) -> str:
+        """The template that asks the question."""
+        return named(self.question).template
 
 
 def questions_of(template: str) -> dict[str, Question]:

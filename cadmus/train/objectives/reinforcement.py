@@ -39,6 +39,7 @@ from cadmus.tools import seed_of
 from cadmus.train.data import ReadSplit
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting, forward
+from cadmus.train.objectives.reward import OwnReward
 from cadmus.train.objectives.sampler import Sampler
 from cadmus.train.packing import Drawn, PackedBatch, pack_batch
 
@@ -83,6 +84,15 @@ class Reinforcement(Objective):
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((pool.programs.lengths - pool.prompt_length).max()) for pool in self._pools]
         self._sampler = Sampler(setting)
+        self._own = None
+        if self.settings.function is not None:
+            with naming("train.reinforcement.function"):
+                self._own = OwnReward(self.settings.function)
+                # A mistake should not wait for the first of these steps.
+                for name, pool in zip(self.settings.questions, self._pools, strict=True):
+                    first = pool.take(np.arange(1))
+                    lengths = first.prompt_length.astype(np.int64)
+                    self._own(name, Completed.own(first.programs, lengths, run.dataset))
 
     def start(self, step: int) -> None:
         super().start(step)
@@ -178,7 +188,9 @@ class Reinforcement(Objective):
         question, k = questions_of(config.TEMPLATE_OF[name])[name], self.settings.samples
         solved = question.solves(completed)
         reward = solved.astype(float)
-        if question.fits is not None:
+        if self._own is not None:
+            reward = self._own(name, completed)
+        elif question.fits is not None:
             # The mean of what agreement with a reference would give, over all that the examples allow.
             rows = np.flatnonzero(question.fits(completed))
             prompts = completed.prompts.take(rows).to_strings()
