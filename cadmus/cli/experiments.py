@@ -201,7 +201,7 @@ def score(
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--results", type=options.PATH, multiple=True, help="Result file; repeat for a second one.")
+@click.option("--results", type=options.PATH, multiple=True, help="Result file; repeat for several.")
 @click.option(
     "--output",
     "outputs",
@@ -214,14 +214,15 @@ def score(
 def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Path, ...]) -> None:
     """Draw figures, tables or pages from results alone.
 
-    All NAMEs have the same results. A figure is written as .pdf, .png and .csv, a table as .csv and .md, and
-    a page as .html.
+    All NAMEs have the same results; `training_curve` compares several runs. A figure is written as .pdf, .png
+    and .csv, a table as .csv and .md, and a page as .html.
 
     \b
     Examples:
       cadmus figure comparison_grid --results grid.parquet --output figures
       cadmus figure table2_instructions --output table2.md
       cadmus figure probe_layers probe_final_block --results probe.parquet --output . --output .
+      cadmus figure training_curve --results a/metrics.jsonl --results b/metrics.jsonl --output a_and_b.png
     """
     if len(outputs) != len(names):
         raise InputError(f"--output: give one for each of the {len(names)} names, not {len(outputs)}")

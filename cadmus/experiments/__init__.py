@@ -23,8 +23,10 @@ OTHERS = (
     Figure(
         "training_curve",
         "Training loss over all tokens and over the tokens of completions; dark lines are running means. "
-        "In the shaded steps the model trains by reinforcement.",
+        "Points are programs of the validation split, as many of each template, while training has more "
+        "programs of some. In the shaded steps the model trains by reinforcement.",
         sources=("metrics",),
+        compares=True,
     ),
     Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),
     Figure(

@@ -33,6 +33,8 @@ class Figure(NamedTuple):
     """Results besides those of the experiment that declares it, such as ``metrics`` of the training."""
     module: str | None = None
     """Defines what :mod:`cadmus.figures` lists for its kind; by default ``cadmus.figures.NAME``."""
+    compares: bool = False
+    """Draws several files of its source as well, which a column ``run`` then names."""
 
 
 class Summary(NamedTuple):

@@ -19,7 +19,7 @@ from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.statistics.regions import LEARNED
 from cadmus.evaluate.statistics.results import accuracy_by, with_accuracy
 from cadmus.experiments import figures, table
-from cadmus.experiments.drawing import produce
+from cadmus.experiments.drawing import names_of, produce
 from cadmus.figures import (
     accuracy_by_compute,
     accuracy_by_execution,
@@ -593,6 +593,44 @@ def test_repeated_steps_are_plotted_once(tmp_path) -> None:
     assert loss.get_xdata().tolist() == [1, 2, 3]
     assert loss.get_ydata().tolist() == [5, 3, 2]
     assert completion_loss.get_ydata().tolist() == [3, 1, 0.5]
+
+
+def test_training_curves_of_several_runs_are_drawn_together(tmp_path) -> None:
+    runs = [f"run{number}" for number in range(6)]
+    for number, run in enumerate(runs):
+        path = tmp_path / run / "training/metrics.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text(
+            "".join(json.dumps({**row, "loss": 1.0 + number}) + "\n" for row in training().to_dicts())
+        )
+    paths = [tmp_path / run / "training/metrics.jsonl" for run in runs]
+    produce("training_curve", paths, tmp_path / "curves.png")
+    drawn = pl.read_csv(tmp_path / "curves.csv")
+    assert drawn["run"].unique(maintain_order=True).to_list() == runs
+    assert drawn.group_by("run", maintain_order=True).agg(pl.col("loss").first())["loss"].to_list() == [
+        1.0 + number for number in range(6)
+    ]
+    (axes,) = training_curve.draw(drawn).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == runs
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines[1::2]}
+    assert len(looks) == len(runs)
+    with pytest.raises(InputError, match="the same file twice"):
+        produce("training_curve", [paths[0], paths[0]], tmp_path)
+    with pytest.raises(InputError, match=r"drawn from 1 result files \(grid\), got 2"):
+        produce("grid_regions", [paths[0], paths[1]], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (("a.jsonl", "b.jsonl"), ["a.jsonl", "b.jsonl"]),
+        (("r/a/training/m.jsonl", "r/b/training/m.jsonl"), ["a", "b"]),
+        (("r/a/m.jsonl", "r/a/m/m.jsonl"), ["m.jsonl", "m"]),
+        (("r/a/x/m.jsonl", "r/b/y/m.jsonl", "r/b/z/m.jsonl"), ["a/x", "b/y", "b/z"]),
+    ],
+)
+def test_runs_are_named_by_what_differs_in_their_paths(paths, names) -> None:
+    assert names_of([*map(Path, paths)]) == names
 
 
 def test_the_command_reads_json_lines_and_prints_its_files(tmp_path) -> None:
