@@ -44,6 +44,21 @@ def add_schedule(copy: Path) -> None:
     _insert(copy / "cadmus/config/training.py", before, field)
 
 
+def add_instruction(copy: Path) -> None:
+    page = copy / ".github/CONTRIBUTING.md"
+    row, function, opcode, branch, cases = blocks(page, "## An instruction", "text")
+    (in_page,) = blocks(page, "## An instruction", "js")
+    for path, place, text in (
+        ("cadmus/isa.py", '        ("e", "even", ', row),
+        ("cadmus/vm/reference.py", '    "even": _arith', function),
+        ("cadmus/vm/opcodes.py", "ABSOLUTE, EVEN = _op", opcode),
+        ("cadmus/vm/operations.py", "    elif opcode == op.EVEN:\n", branch),
+        ("cadmus/explore/page/machine.js", "    even: arith", in_page),
+        ("tests/vm/instruction_cases.py", '    "e": cases', cases),
+    ):
+        _insert(copy / path, place, text + place)
+
+
 def add_lab(copy: Path) -> None:
     settings, module = blocks(copy / "docs/labs.md", "### An example")[:2]
     folder = copy / "cadmus/labs/confidence"

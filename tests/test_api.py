@@ -1,10 +1,8 @@
 """Public API: ``from cadmus import run, sample, Cadmus``."""
 
 import pickle
-import re
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from cadmus import Cadmus, isa, run, sample
 from cadmus.errors import InputError
 from cadmus.model import DEFAULT_MODEL
 from cadmus.programs import Programs
-from tests.checkout import ROOT
 from tests.model.models import FLOAT_NOISE
 
 
@@ -102,12 +99,3 @@ def test_dir_lists_the_public_names():
     assert all(getattr(cadmus, name) for name in cadmus.__all__)
     with pytest.raises(AttributeError, match="no attribute 'smaple'"):
         _ = cadmus.smaple
-
-
-def test_examples_of_the_python_page(capsys):
-    text = Path(ROOT, "docs/python.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec("\n".join(blocks), {})
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "True 1"
-    assert {"62*4+54*4- = True", "81*5+92*3- < True"} <= set(printed)

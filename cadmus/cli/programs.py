@@ -86,9 +86,8 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
 
 
 @click.command("isa")
-@click.option("--json", "form", flag_value="json", help="Print JSON, with limits and digest.")
-@click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
-def isa_command(form: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with limits and digest.")
+def isa_command(as_json: bool) -> None:
     """Print the table of the 65 instructions.
 
     The columns are the symbol, the effect on the stack, the meaning and the alternate symbol.
@@ -97,13 +96,8 @@ def isa_command(form: str | None) -> None:
     Examples:
       cadmus isa
       cadmus isa --json
-      cadmus isa --markdown > docs/isa.md
     """
-    if form == "markdown":
-        from cadmus.pages.manual import manual
-
-        click.echo(manual(), nl=False)
-    elif form == "json":
+    if as_json:
         keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
         rows = [{key: getattr(row, key) for key in keys} for row in isa.INSTRUCTIONS]
         table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}

@@ -57,8 +57,8 @@ class Reinforcement(Section):
         "subroutines_definition",
         "complete_algorithm",
     ]
-    """questions that training programs are asked; *random* is none by default, as little of its reward needs
-    execution"""
+    """questions that training programs are asked, without those of templates that have none; *random* is none
+    by default, as little of its reward needs execution"""
     prompts: ProgramCount = 32
     """prompts per question and step, over all ranks"""
     samples: Annotated[SampleCount, Field(ge=2)] = 8
@@ -76,7 +76,14 @@ class Reinforcement(Section):
     def is_used(self) -> bool:
         return self.fraction > 0
 
+    def asked(self, run: Any) -> list[str]:
+        """Return the questions whose template has training programs."""
+        return [name for name in self.questions if getattr(run.dataset.templates, TEMPLATE_OF[name]).train]
+
     def check(self, run: Any) -> None:
+        if self.fraction and not self.asked(run):
+            problem = "no template of these questions has train programs"
+            raise ValueError(f"train.reinforcement.questions: {problem}; name others, or set fraction 0")
         if self.fraction and run.model.attention != "causal":
             raise ValueError(
                 f"train.reinforcement.fraction: needs model.attention causal, got {self.fraction}"

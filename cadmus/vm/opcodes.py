@@ -6,10 +6,15 @@ The opcode of an instruction is the ASCII code of its symbol.
 import numpy as np
 
 from cadmus import isa
+from cadmus.errors import Defect
 from cadmus.vm.values import NUMBER, SEQUENCE
+
+# Names that the compiled VM knows, by which it finds an instruction that has no case there.
+_named = {"drop"}
 
 
 def _opcodes(*names: str) -> list[int]:
+    _named.update(names)
     return [ord(isa.BY_NAME[name].symbol) for name in names]
 
 
@@ -48,6 +53,10 @@ BODY = np.zeros(256, np.int64)
 """Row of the body that a calling instruction calls; recursion calls its own."""
 for _row in isa.INSTRUCTIONS:
     _opcode = ord(_row.symbol)
+    if _row.group not in ("literals", "calls") and _row.name not in _named:
+        raise Defect(
+            f"{_row.name}: no case of the compiled VM; add one to vm/opcodes.py and vm/operations.py"
+        )
     FAMILY[_opcode] = _FAMILY_OF_GROUP[_row.group]
     INPUTS[_opcode], OUTPUTS[_opcode] = _row.inputs, _row.outputs
     if _row.literal is not None:

@@ -19,6 +19,7 @@ from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
 from cadmus.pages import dataset
+from cadmus.pages.manual import manual
 from cadmus.store import write_text
 from cadmus.study.results import TABLE
 from cadmus.tables import markdown
@@ -80,6 +81,7 @@ def documents(root: Path) -> dict[Path, str]:
         grading: with_generated(grading, markdown(HEADINGS, questions())),
         index: with_generated(index, markdown(["config", *PLANNED], plans())),
         root / "docs/columns.md": columns(),
+        root / "docs/isa.md": manual(),
     }
 
 

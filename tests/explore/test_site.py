@@ -112,6 +112,15 @@ def test_the_machine_in_the_page(page):
     assert page.evaluate(TRACE, some) == traced
 
 
+def test_an_instruction_without_a_case_in_the_page_is_said(page):
+    said = page.evaluate("""async () => {
+      const { makeMachine } = await import("./machine.js");
+      const instructions = [...site.instructions, { ...site.instructions[20], name: "square" }];
+      try { makeMachine({ ...site, instructions }); } catch (error) { return error.message; }
+    }""")
+    assert said == "square: no case in machine.js; add one"
+
+
 def test_the_model_and_the_grader_in_the_page(page):
     model = Cadmus.load()
     # As the page has the weights; some completions are close calls.

@@ -90,11 +90,13 @@ export function makeMachine({ instructions, limits }) {
     decorate: elementwise((a, k) => (k.value >= 0 && k.value <= limits.max_decoration ? number(a.value, k.value) : null)),
     decoration: elementwise((a) => number(a.decoration)),
   };
+  const called = { "call 0": 0, "call 1": 1, "call 2": 2, "call 0 with two": 0, "call 1 with two": 1 };
+  const others = ["end", "define", "end definition", ...Object.keys(called), "recur", "map", "filter", "fold"];
   const rows = Object.fromEntries(instructions.map((row) => {
     const operation = row.literal === null ? operations[row.name] : () => [number(row.literal)];
+    if (!operation && !others.includes(row.name)) throw new Error(`${row.name}: no case in machine.js; add one`);
     return [row.symbol, { ...row, operation }];
   }));
-  const called = { "call 0": 0, "call 1": 1, "call 2": 2, "call 0 with two": 0, "call 1 with two": 1 };
 
   // The steps of a program: place, depth, and the stack after each; those inside calls before the one that calls.
   function trace(program, calls = false) {

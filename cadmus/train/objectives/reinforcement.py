@@ -73,14 +73,15 @@ class Reinforcement(Objective):
     def __init__(self, setting: Setting) -> None:
         run = setting.run
         self.settings = run.train.reinforcement
-        self.size = 1 + len(self.settings.questions) * len(COUNTS)
+        self.questions = self.settings.asked(run)
+        self.size = 1 + len(self.questions) * len(COUNTS)
         super().__init__(setting)
         self._engine, self._run, self._seed = setting.engine, run, setting.seed
         self._rank, self._log = setting.place.rank, setting.log
         self._rollout: Rollout | None = None
         self._prompts = self.settings.prompts // self.ranks
         asked = max(FEWEST, len(run.train.reinforcement_steps) * self.settings.prompts)
-        self._pools = [_pool(name, asked, setting.read) for name in self.settings.questions]
+        self._pools = [_pool(name, asked, setting.read) for name in self.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((pool.programs.lengths - pool.prompt_length).max()) for pool in self._pools]
         self._sampler = Sampler(setting)
@@ -89,7 +90,7 @@ class Reinforcement(Objective):
             with naming("train.reinforcement.function"):
                 self._own = OwnReward(self.settings.function)
                 # A mistake should not wait for the first of these steps.
-                for name, pool in zip(self.settings.questions, self._pools, strict=True):
+                for name, pool in zip(self.questions, self._pools, strict=True):
                     first = pool.take(np.arange(1))
                     lengths = first.prompt_length.astype(np.int64)
                     self._own(name, Completed.own(first.programs, lengths, run.dataset))
@@ -107,7 +108,7 @@ class Reinforcement(Objective):
         if self._rollout is None or not last:
             return 0.0
         losses = forward(self._engine, self._rollout.packed).losses
-        sampled = len(self.settings.questions) * self.settings.prompts * self.settings.samples
+        sampled = len(self.questions) * self.settings.prompts * self.settings.samples
         total = (losses * self._rollout.weights.flatten()).sum()
         return total * (self.ranks * self.settings.weight / sampled)
 
@@ -117,10 +118,10 @@ class Reinforcement(Objective):
             return {}
         flops, *counts = sums
         sampled = self.settings.prompts * self.settings.samples
-        fractions = np.reshape(counts, (len(self.settings.questions), len(COUNTS))) / sampled
+        fractions = np.reshape(counts, (len(self.questions), len(COUNTS))) / sampled
         by_question = {
             question: dict(zip(COUNTS, row, strict=True))
-            for question, row in zip(self.settings.questions, fractions.tolist(), strict=True)
+            for question, row in zip(self.questions, fractions.tolist(), strict=True)
         }
         if step in (steps[0], steps[-1]):
             for question, row in by_question.items():
@@ -134,7 +135,7 @@ class Reinforcement(Objective):
         """Sample and grade the completions of a step, counted from 0; they depend on the weights."""
         seed = seed_of(self._seed, "rollouts", step, self._rank)
         rng = np.random.default_rng(seed)
-        k, questions, dataset = self.settings.samples, self.settings.questions, self._run.dataset
+        k, questions, dataset = self.settings.samples, self.questions, self._run.dataset
         # Every prompt k times in a row: a group whose mean is the baseline.
         samples = [pool.take(rng.integers(len(pool), size=self._prompts).repeat(k)) for pool in self._pools]
         references = concat([of_question.programs for of_question in samples])
