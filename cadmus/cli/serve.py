@@ -5,6 +5,7 @@ import socket
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 
 import click
 
@@ -100,9 +101,7 @@ def explore(
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from cadmus.explore.site import check_sizes, headers, write_site
-    from cadmus.model.export import read_metadata
-    from cadmus.model.inference import Cadmus
+    from cadmus.explore.files import headers, waiting, write_page
     from cadmus.serve.server import application, run, with_headers
 
     def announce(url: str) -> None:
@@ -112,15 +111,24 @@ def explore(
         if browser and screen:
             click.launch(url)
 
-    metadata, name = read_metadata(directory), directory.resolve().name
-    check_sizes(metadata.model, name)
-    model, config = Cadmus.load(directory), metadata.config
+    def write(folder: Path) -> None:
+        # PyTorch takes seconds to import.
+        from cadmus.explore.site import check_sizes, write_site
+        from cadmus.model.export import read_metadata
+        from cadmus.model.inference import Cadmus
+
+        metadata, name = read_metadata(directory), directory.resolve().name
+        check_sizes(metadata.model, name)
+        write_site(Cadmus.load(directory), name, metadata.config, folder, snapshots, documentation)
+
     if static:
-        write_site(model, name, config, static, snapshots, documentation)
+        write(static)
         echo(f"{static} is for any web server, such as `python -m http.server --directory {static}`")
         return
-    with TemporaryDirectory() as folder:
-        write_site(model, name, config, Path(folder), snapshots, documentation)
-        files = StaticFiles(directory=folder, html=True)
+    # A thread may still write there when Ctrl-C ends the server.
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        write_page(Path(folder))
+        ready = Event()
+        files = waiting(StaticFiles(directory=folder, html=True), ready)
         app = application([Mount("/", with_headers(files, headers()))])
-        run(app, LOOPBACK, port, announce)
+        run(app, LOOPBACK, port, announce, lambda: write(Path(folder)), ready)

@@ -5,7 +5,6 @@ adds the data of a model and of snapshots of its training: the weights in fp16 a
 """
 
 import json
-import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -17,13 +16,12 @@ from cadmus.config import LONGEST_PROGRAM, OF_THE_PAPER, TEMPLATES, Config, Data
 from cadmus.errors import InputError
 from cadmus.evaluate import criteria
 from cadmus.evaluate.questions import questions_of, title
+from cadmus.explore.files import DATA, PAGE
 from cadmus.model.inference import Cadmus
 from cadmus.templates.behavior import DEFINITION, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.train.paths import find_snapshots, step_of
 
-PAGE = Path(__file__).with_name("page")
-DATA = "site.json"
 SHOWN = ("symbol", "name", "effect", "meaning", "inputs", "outputs", "literal")
 ANYTHING = "anything", criteria.ANYTHING
 FORMS: dict[Callable[..., Any], tuple[str, Any]] = {
@@ -36,18 +34,6 @@ FORMS: dict[Callable[..., Any], tuple[str, Any]] = {
 """The name in ``page/grade.js`` of each criterion, and the form of a completion that meets it."""
 TASKS = 40
 """Tasks of each question."""
-
-
-def headers() -> dict[str, str]:
-    """Return HTTP headers for a server of the site: the policy of the page, and no page may embed it."""
-    text = (PAGE / "index.html").read_text(encoding="utf-8")
-    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
-    # A page cannot forbid that others embed it, only a header.
-    return {
-        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
-        "X-Frame-Options": "DENY",
-        "X-Content-Type-Options": "nosniff",
-    }
 
 
 def write_site(
@@ -69,7 +55,9 @@ def write_site(
         documentation: address of the documentation that the page links
     """
     check_sizes(model.sizes, name)
-    if directory.exists() and not (directory / DATA).exists() and any(directory.iterdir()):
+    present = {file.name for file in directory.iterdir()} if directory.exists() else set()
+    others = present - {file.name for file in PAGE.iterdir()}
+    if others and DATA not in others:
         raise InputError(f"{directory}: is not empty, and no site of an earlier call; give another directory")
     models: list[tuple[int | None, str, Cadmus]] = []
     for path in find_snapshots(snapshots) if snapshots else []:

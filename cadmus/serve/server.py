@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from threading import Event, Thread
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -128,10 +129,18 @@ def literal(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def run(app: Starlette, host: str, port: int, announce: Callable[[str], None]) -> None:
+def run(
+    app: Starlette,
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+    prepare: Callable[[], None] | None = None,
+    ready: Event | None = None,
+) -> None:
     """Serve until Ctrl-C, then finish the requests in progress; port 0 is any free one.
 
-    ``announce`` gets the URL of the server once it accepts connections.
+    ``announce`` gets the URL of the server once it accepts connections. Then ``prepare`` is called next to
+    it, and ``ready`` set at its end; if it fails, so does the server.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -163,5 +172,19 @@ def run(app: Starlette, host: str, port: int, announce: Callable[[str], None]) -
         # Headers and body are sent separately; Nagle's algorithm would delay the body by 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         announce(f"http://{literal(host)}:{listener.getsockname()[1]}")
+        server, failed = uvicorn.Server(config), list[BaseException]()
+
+        def preparing(prepare: Callable[[], None], ready: Event) -> None:
+            try:
+                prepare()
+            except BaseException as error:
+                failed.append(error)
+                server.should_exit = True
+            ready.set()
+
+        if prepare is not None and ready is not None:
+            Thread(target=preparing, args=(prepare, ready), daemon=True).start()
         # uvicorn raises the signal that stopped it again.
-        uvicorn.Server(config).run([listener])
+        server.run([listener])
+        if failed:
+            raise failed[0]

@@ -1,11 +1,13 @@
 """The explorer's site: its files, and its machine, model and grader in JavaScript against ours."""
 
+import asyncio
 import json
 import re
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from cadmus.api import tasks, verify
 from cadmus.config import OF_THE_PAPER
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.explore import site
-from cadmus.explore.site import DATA, PAGE, write_site
+from cadmus.explore.files import DATA, PAGE, waiting
+from cadmus.explore.site import write_site
 from cadmus.model import SNAPSHOTS
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -24,7 +27,7 @@ from cadmus.vm import reference
 from dev.fuzz import CHUNK, programs_of
 from tests.browsing import browser_page
 from tests.checkout import ROOT
-from tests.commands import invoke, refused
+from tests.commands import invoke, python, refused
 from tests.model.models import SIZES
 
 PAPER = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Paper"]
@@ -194,3 +197,30 @@ def test_the_page_loads_nothing_from_other_sites():
 def test_the_page_links_the_documentation(tmp_path):
     write_site(Cadmus(GPT(SIZES)), "small", None, tmp_path, documentation="../index.html")
     assert json.loads((tmp_path / DATA).read_text())["documentation"] == "../index.html"
+
+
+def test_the_page_is_served_before_the_model_is_loaded(tmp_path):
+    """And a model that does not load ends the server in one line."""
+    ready, asked = Event(), []
+
+    async def app(scope, receive, send):
+        asked.append(scope["path"])
+
+    async def ask() -> None:
+        served = waiting(app, ready)
+        late = asyncio.create_task(served({"type": "http", "path": "/site.json"}, None, None))
+        await served({"type": "http", "path": "/explore.js"}, None, None)
+        await served({"type": "http", "path": "/"}, None, None)
+        await asyncio.sleep(0.1)
+        assert asked == ["/explore.js", "/"]
+        ready.set()
+        await late
+        assert asked[2:] == ["/site.json"]
+
+    # The browser of other tests has the loop of this thread.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(ask())).result()
+    done = python("-m", "cadmus", "explore", "--no-browser", "--port", "0", "--model", str(tmp_path))
+    assert done.returncode == 2
+    said = f"{tmp_path} is not a model export: {tmp_path / 'meta.json'}: no such file"
+    assert done.stderr == f"cadmus: error: {said}\n"

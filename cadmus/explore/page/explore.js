@@ -518,11 +518,14 @@ function describe() {
 
 async function begin() {
   const models = {};
+  say("");
+  at("model").textContent = "loading the model …";
   try {
     const weights = buffer("model.bin");
     site = await (await load("site.json")).json();
     model = models[site.models.length - 1] = new GPT(site.model, await weights);
   } catch (error) {
+    at("model").textContent = "";
     return say(`The model did not load: ${error.message}`);
   }
   tokenOf = new Map(site.instructions.map(({ symbol }, token) => [symbol, token]));
