@@ -115,15 +115,19 @@ def test_tasks(page):
     page.select_option("#question", "less_greater")
     page.click("#draw")
     expect(page.locator("#task")).to_contain_text("Task, less greater: continue ")
+    expect(page.locator("#task")).to_contain_text("Write <, = or >, whichever makes the program true.")
     page.click("#complete")
     expect(page.locator("#task b")).to_have_text("solved")
     # The visitor answers first: nothing is given away before.
     page.click("#beat")
-    expect(page.locator("#expected")).to_be_hidden()
+    for hidden in ("#expected", "#result", "#stack", "#trace"):
+        expect(page.locator(hidden)).to_be_hidden()
     prompt = page.input_value("#program")
     page.fill("#program", prompt + "7.")
     expect(page.locator("#task b")).to_have_text(["not solved", "solved"])
+    expect(page.locator("#task")).to_contain_text("not solved: it is true, but has another form. The model:")
     expect(page.locator("#expected")).to_be_visible()
+    expect(page.locator("#stack")).to_be_visible()
     # Another program has no task.
     page.fill("#program", "12<")
     expect(page.locator("#task")).to_be_hidden()

@@ -61,7 +61,7 @@ COMPLETE = """(tasks) => tasks.map((task) => {
   }
   const ended = text.endsWith(".");
   const completion = text.slice(task.prompt.length, ended ? -1 : undefined);
-  return [completion, ended, grade(task, completion, ended), first, grade(task, task.other, true)];
+  return [completion, ended, grade(task, completion, ended).solved, first, grade(task, task.other, true).solved];
 })"""
 
 

@@ -7,6 +7,15 @@ import { makeMachine } from "./machine.js";
 
 const at = (id) => document.getElementById(id);
 const END = ".";
+// What solves a task, by the form of its completion.
+const ASKED = {
+  comparator: "Write <, = or >, whichever makes the program true.",
+  equality: "Write an expression of the same value in other numbers, then =.",
+  answer: "Write the value that the prompt leaves, then = for a number or Y for a sequence; after a label nothing or !",
+  definition: "Define the function, \\ … ;, so that the comparison holds.",
+  induction: "Define the function that gives all results, \\ … ;",
+  anything: "Go on until the program is true.",
+};
 const SHOWN = 8; // instructions in the list of predictions
 const LEAST = 0.0005; // probability that still rounds to 0.1%
 const OPENING = "#program=62*5%2B46*7-%3D.&place=10"; // the model completes it from this instruction on
@@ -175,16 +184,17 @@ async function judge() {
   at("task").hidden = !isOf;
   if (!isOf) return;
   const { title } = site.questions[task.name];
-  const solved = (text, ended) => element("b", {
-    className: grade(task, text.slice(task.prompt.length), ended) ? "true" : "false",
-    textContent: grade(task, text.slice(task.prompt.length), ended) ? "solved" : "not solved",
-  });
+  const solved = (text, ended) => {
+    const { solved, why } = grade(task, text.slice(task.prompt.length), ended);
+    return [element("b", { className: solved, textContent: solved ? "solved" : "not solved" }), why && `: ${why}`];
+  };
   const prompt = element("code", { textContent: task.prompt });
   if (!seen.ended) {
-    at("task").replaceChildren(`Task, ${title}: continue `, prompt, guessing ? ` before the model, and end with ${END}` : "");
+    const before = guessing ? ` before the model, and end with ${END}` : "";
+    at("task").replaceChildren(`Task, ${title}: continue `, prompt, `${before}. ${ASKED[task.form]}`);
     return;
   }
-  at("task").replaceChildren(`Task, ${title}: `, prompt, guessing ? " You: " : " ", solved(seen.program, true));
+  at("task").replaceChildren(`Task, ${title}: `, prompt, guessing ? " You: " : " ", ...solved(seen.program, true));
   if (!guessing) return;
   guessing = false;
   document.body.classList.remove("guessing");
@@ -192,7 +202,7 @@ async function judge() {
   if (text === null || mine !== task) return;
   const ended = text.endsWith(END);
   const program = ended ? text.slice(0, -1) : text;
-  at("task").append(". The model: ", element("code", { textContent: text.slice(task.prompt.length) }), " ", solved(program, ended));
+  at("task").append(". The model: ", element("code", { textContent: text.slice(task.prompt.length) }), " ", ...solved(program, ended));
 }
 
 // ---- drawing

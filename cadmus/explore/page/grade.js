@@ -104,12 +104,29 @@ export function makeGrader({ instructions, patterns, calls }, machine) {
     induction: ({ same, text, reference, task }) => same && (text === reference || agree(text, reference, task.calls)),
   };
 
-  return (task, text, ended) => {
+  // Whether a completion solves its task, and why it does not.
+  function judge(task, text, ended) {
     const { prompt, reference, form } = task;
     const full = prompt + text;
     const { outputs: left, true: isTrue } = machine.trace(full);
-    const verified = isTrue && ended && !text.includes("_") && !ignores(prompt, full, left);
+    const dropping = text.includes("_");
+    const ignoring = isTrue && ended && !dropping && ignores(prompt, full, left);
+    const verified = isTrue && ended && !dropping && !ignoring;
     const same = verified && equal(left, outputs(prompt + reference));
-    return forms[form].test(text) && solves[form]({ task, text, reference, full, same, verified, program: prompt + reference });
-  };
+    const formed = forms[form].test(text);
+    const solved = formed && solves[form]({ task, text, reference, full, same, verified, program: prompt + reference });
+    const reasons = [
+      [solved, ""],
+      [!ended, "it does not end"],
+      [!isTrue, "the program is false"],
+      [dropping, "it drops a value"],
+      [ignoring, "it ignores what the prompt leaves"],
+      [!formed, "it is true, but has another form"],
+      [!same, "it is true, but leaves something else than an answer"],
+      [form === "induction", "it fits the examples, but is another function"],
+      [true, "it repeats the prompt instead of answering it"],
+    ];
+    return { solved, why: reasons.find(([applies]) => applies)[1] };
+  }
+  return judge;
 }
