@@ -121,7 +121,9 @@ def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     # Over seeds alone, the half-width would be 0.0025.
     assert records["high"][0] - 0.981 == pytest.approx(0.0035, abs=1e-4)
     page = (tmp_path / PAGE).read_text()
-    assert "/config.yaml) | first | 3 | 5e+13 | 10 | 5 | 98.1% [" in page
+    assert "/config.yaml) | first | 5e+13 | 10 | 5 | 98.1% [" in page
+    # 1.1 points above the target, with seeds that are 0.1 apart.
+    assert "] | 98.0%, 98.1%, 98.2% (+19.1 SE) | " in page
     assert "worse \\| narrower" in page
     with pytest.raises(SystemExit, match="3 seeds"):
         add_record(study(tmp_path, seeds=2), config, "none", tmp_path)

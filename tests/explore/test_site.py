@@ -61,7 +61,8 @@ COMPLETE = """(tasks) => tasks.map((task) => {
   }
   const ended = text.endsWith(".");
   const completion = text.slice(task.prompt.length, ended ? -1 : undefined);
-  return [completion, ended, grade(task, completion, ended).solved, first, grade(task, task.other, true).solved];
+  const solved = (text, ended) => grade(task, text, ended).solved;
+  return [completion, ended, solved(completion, ended), first, solved(task.other, true)];
 })"""
 
 
