@@ -14,8 +14,8 @@ def test_the_page_trains_and_evaluates_a_model(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/own-model.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    assert code.count("range(1_000)") == 1
-    code = code.replace("range(1_000)", "range(3)")
+    assert code.count("range(500)") == 1
+    code = code.replace("range(500)", "range(3)")
     names = {}
     exec(code, names)
     assert len(names["programs"]) == 3_500
