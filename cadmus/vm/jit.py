@@ -1,11 +1,13 @@
 """Numba compilation with a cache that is valid for all source files of the compiled VM."""
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numba
+from numba.core import event
 
 from cadmus import isa
 
@@ -14,6 +16,24 @@ _R = TypeVar("_R")
 
 _SOURCES = (Path(isa.__file__), *sorted(Path(__file__).parent.glob("*.py")))
 _STAMP = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+
+
+class _Notice(event.Listener):
+    """Says on a terminal, once, why the first command after an installation takes half a minute."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.said and sys.stderr.isatty():
+            print("compiling the machine, once ...", file=sys.stderr, flush=True)
+        self.said = True
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+# Functions that are in the cache do not reach it.
+event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]
 
 
 def jit(function: Callable[_P, _R]) -> Callable[_P, _R]:

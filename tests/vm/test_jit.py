@@ -31,3 +31,19 @@ def test_compiled_code_is_cached_until_the_instruction_table_changes(tmp_path) -
     # A second process loads what the first one compiled.
     assert are_true() == "[False, True, True, False, True] [False, True, True, False, True]"
     assert cached() == after
+
+
+COMPILES = """
+import sys
+sys.stderr.isatty = lambda: True
+from cadmus.vm import compiled
+from cadmus.programs import Programs
+print(compiled.are_true(Programs.from_strings(["34+7="])))
+"""
+
+
+def test_the_first_compilation_says_so(tmp_path):
+    for said in ("compiling the machine, once ...\n", ""):
+        done = python("-c", COMPILES, NUMBA_CACHE_DIR=str(tmp_path))
+        assert done.returncode == 0
+        assert done.stderr == said
