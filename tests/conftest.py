@@ -22,7 +22,6 @@ FIRST = (
     "test_workflow_elsewhere.py",
     "explore/test_page.py",
     "explore/test_site.py",
-    "dev/test_inputs.py",
     "dev/test_notebook.py",
     "vm/test_jit.py",
     "test_study.py",

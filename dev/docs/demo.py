@@ -1,8 +1,8 @@
 """Pictures of the explorer: the animation in the README and the screenshot in docs/serve.md.
 
-In the animation the machine executes a program, the model completes another one, and the model learns it: the
-slider goes through the snapshots of its training. Both pictures list the controls of the page that they show,
-so that a test can compare them with the page.
+In the animation the machine executes a program, `flagship` completes another, and `laptop` learns the first:
+its slider goes through the snapshots of the training. Both pictures list the controls of the page that they
+show, so that a test can compare them with the page.
 """
 
 import io
@@ -24,18 +24,22 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from transformers import AutoModelForCausalLM
 
 from cadmus.explore.site import write_site
-from cadmus.model import DEFAULT_MODEL, SNAPSHOTS
+from cadmus.model import DEFAULT_MODEL, SNAPSHOTS, find_model
 from cadmus.model.export import read_metadata
 from cadmus.model.inference import Cadmus
 from cadmus.train.paths import find_snapshots, step_of
 
 ANIMATION, SCREENSHOT = "docs/assets/demo.gif", "docs/assets/explore.png"
-ANIMATION_SIZE, SCREENSHOT_SIZE = ({"width": width, "height": 880} for width in (1000, 1280))
+ANIMATION_SIZE, SCREENSHOT_SIZE = {"width": 1000, "height": 560}, {"width": 1280, "height": 880}
+LARGE = "document.body.style.zoom = 1.3"
+LEFT_OUT = "header, .note, #instructions, #chips, #inside, #controls, #after"
+"""In the animation, the type is large and these parts of the page are left out."""
 COLORS = 96
+FLAGSHIP = find_model("flagship")
 PROGRAM, PROMPT = "62*5+46*7-=.", r"9f\2-E1>R;1"
 PUBLISHED = 150
 """Step of the published snapshot."""
-STEP, PAUSE = 350, 1_400
+STEP, PAUSE, LEARNING = 350, 1_400, 2_500
 """Milliseconds that a picture is shown."""
 WAIT = 500
 """Milliseconds until the page has answered."""
@@ -56,19 +60,28 @@ def publish_snapshots(snapshots: Path, root: Path) -> None:
 
 
 def publish(root: Path) -> None:
-    """Film and photograph what `cadmus explore` shows."""
-    with tempfile.TemporaryDirectory() as folder, _browser(Path(folder)) as (browser, address):
-        model, config = Cadmus.load(DEFAULT_MODEL), read_metadata(DEFAULT_MODEL).config
-        write_site(model, DEFAULT_MODEL.name, config, Path(folder), SNAPSHOTS)
+    """Film and photograph what `cadmus explore` shows: `flagship`, and how `laptop` learned."""
+    with tempfile.TemporaryDirectory() as folder, _browser(Path(folder)) as (browser, server):
+        for model, snapshots in ((DEFAULT_MODEL, SNAPSHOTS), (FLAGSHIP, None)):
+            config = read_metadata(model).config
+            write_site(Cadmus.load(model), model.name, config, Path(folder, model.name), snapshots)
+        laptop, flagship = (f"{server}{model.name}/" for model in (DEFAULT_MODEL, FLAGSHIP))
         page = browser.new_page(viewport=SCREENSHOT_SIZE)
-        _open(page, address)
+        _open(page, laptop)
         names = json.dumps(controls(page))
         described = PngInfo()
         described.add_text("controls", names)
         _screenshot(page, full_page=True).save(root / SCREENSHOT, optimize=True, pnginfo=described)
         page.set_viewport_size(ANIMATION_SIZE)
-        _open(page, f"{address}{_place(1)}")
-        _write([(_screenshot(page), shown) for shown in _scenes(page)], names, root / ANIMATION)
+        shots = []
+        last = _place(len(PROGRAM) - 2)
+        for scenes, address in ((_scenes, f"{flagship}{_place(1)}"), (_learning, f"{laptop}{last}")):
+            _open(page, address)
+            # The policy of the page allows no other styles.
+            page.evaluate(f"for (const each of document.querySelectorAll('{LEFT_OUT}')) each.hidden = true")
+            page.evaluate(LARGE)
+            shots += [(_screenshot(page), shown) for shown in scenes(page)]
+        _write(shots, names, root / ANIMATION)
 
 
 def controls(page: Page) -> list[str]:
@@ -133,11 +146,13 @@ def _scenes(page: Page) -> Iterator[int]:
     page.click("#complete")
     page.wait_for_timeout(WAIT)
     yield PAUSE
-    page.evaluate(f"location.hash = '{_place(len(PROGRAM) - 2)}'")
+
+
+def _learning(page: Page) -> Iterator[int]:
+    """Go through the snapshots of the training; yield how long each is shown."""
     steps = page.locator("#snapshot")
     for step in range(int(steps.get_attribute("max") or 0) + 1):
         steps.fill(str(step))
         page.wait_for_selector("#step:not(:text('loading'))")
         page.wait_for_timeout(WAIT)
-        yield STEP * 2
-    yield PAUSE
+        yield LEARNING
