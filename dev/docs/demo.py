@@ -30,9 +30,9 @@ from cadmus.model.inference import Cadmus
 from cadmus.train.paths import find_snapshots, step_of
 
 ANIMATION, SCREENSHOT = "docs/assets/demo.gif", "docs/assets/explore.png"
-ANIMATION_SIZE, SCREENSHOT_SIZE = {"width": 1000, "height": 560}, {"width": 1280, "height": 880}
+ANIMATION_SIZE, SCREENSHOT_SIZE = {"width": 1000, "height": 450}, {"width": 1280, "height": 880}
 LARGE = "document.body.style.zoom = 1.3"
-LEFT_OUT = "header, .note, #instructions, #chips, #inside, #controls, #after"
+LEFT_OUT = "h1, .note, #instructions, #chips, #inside, #controls, #trace, #after, .option:has(#question)"
 """In the animation, the type is large and these parts of the page are left out."""
 COLORS = 96
 FLAGSHIP = find_model("flagship")
@@ -78,7 +78,9 @@ def publish(root: Path) -> None:
         for scenes, address in ((_scenes, f"{flagship}{_place(1)}"), (_learning, f"{laptop}{last}")):
             _open(page, address)
             # The policy of the page allows no other styles.
-            page.evaluate(f"for (const each of document.querySelectorAll('{LEFT_OUT}')) each.hidden = true")
+            page.evaluate(
+                f"for (const each of document.querySelectorAll('{LEFT_OUT}')) each.style.display = 'none'"
+            )
             page.evaluate(LARGE)
             shots += [(_screenshot(page), shown) for shown in scenes(page)]
         _write(shots, names, root / ANIMATION)
