@@ -5,7 +5,7 @@ config                 config/README.md, docs/columns.md, docs/isa.md, the JSON 
 run RESULTS            docs/models/NAME, from a finished run; that of flagship is in the README
 study RESULTS          docs/findings/NAME, from a finished study
 snapshots SNAPSHOTS    docs/models/laptop/snapshots, from those of the training of the shipped model
-demo                   docs/assets/demo.gif and explore.png: what `cadmus explore` shows
+demo                   docs/assets: demo.gif and explore.png, what `cadmus explore` shows, and card.png
 record RESULTS CONFIG CHANGE
                        a row of the speed record in docs/open-problems.md, from a study with one variant
 entry SCORES METHOD    a row of the table of methods that find features or circuits, from `cadmus score`

@@ -1,10 +1,11 @@
-"""Pictures of the explorer: the animation in the README and the screenshot in docs/serve.md.
+"""Pictures: the animation in the README, the screenshot in docs/serve.md, and a card for sharing.
 
 In the animation the machine executes a program, `flagship` completes another, and `laptop` learns the first:
 its slider goes through the snapshots of the training. Both pictures list the controls of the page that they
 show, so that a test can compare them with the page.
 """
 
+import base64
 import io
 import json
 import shutil
@@ -34,6 +35,18 @@ ANIMATION_SIZE, SCREENSHOT_SIZE = {"width": 1000, "height": 450}, {"width": 1280
 LARGE = "document.body.style.zoom = 1.3"
 LEFT_OUT = "h1, .note, #instructions, #chips, #inside, #controls, #trace, #after, .option:has(#question)"
 """In the animation, the type is large and these parts of the page are left out."""
+CARD = "docs/assets/card.png"
+"""For previews of links to the repository."""
+CARD_HTML = """
+<body style="margin: 0; width: 1200px; height: 630px; display: grid; grid-template-columns: 630px 490px;
+  align-items: center; gap: 30px; padding-left: 30px; box-sizing: border-box; font: 30px sans-serif">
+<div><h1 style="font-size: 68px; margin: 0 0 16px">Cadmus</h1>
+<p style="font-size: 36px">Train a GPT in minutes on a laptop, in a world where every program, answer
+and hidden state is known exactly.</p>
+<p style="font: 34px monospace; color: #0072B2">62*4+54*4-=</p><p>6·2+4 = 5·4−4</p></div>
+<div style="width: 490px; height: 490px; overflow: hidden">
+<img src="data:image/png;base64,{grid}" style="width: 1000px; margin-top: -28px"></div></body>"""
+"""With the left half of the comparison grid."""
 COLORS = 96
 FLAGSHIP = find_model("flagship")
 PROGRAM, PROMPT = "62*5+46*7-=.", r"9f\2-E1>R;1"
@@ -84,6 +97,7 @@ def publish(root: Path) -> None:
             page.evaluate(LARGE)
             shots += [(_screenshot(page), shown) for shown in scenes(page)]
         _write(shots, names, root / ANIMATION)
+        _card(browser, root).save(root / CARD, optimize=True)
 
 
 def controls(page: Page) -> list[str]:
@@ -119,6 +133,14 @@ def _open(page: Page, address: str) -> None:
 
 def _screenshot(page: Page, full_page: bool = False) -> Image.Image:
     return Image.open(io.BytesIO(page.screenshot(full_page=full_page))).convert("RGB")
+
+
+def _card(browser: Browser, root: Path) -> Image.Image:
+    """Return a picture of 1200 x 630, the size that sites show of a link."""
+    grid = (root / f"docs/models/{FLAGSHIP.name}/comparison_grid.png").read_bytes()
+    page = browser.new_page(viewport={"width": 1200, "height": 630})
+    page.set_content(CARD_HTML.format(grid=base64.b64encode(grid).decode()))
+    return _screenshot(page)
 
 
 def _write(shots: list[tuple[Image.Image, int]], comment: str, output: Path) -> None:
