@@ -49,10 +49,7 @@ def page(study: Results, compared: pl.DataFrame) -> str:
             f"Study {escape(study.name)}: {cost(study)}\n",
             *(["Missing runs:\n", "".join(missing)] if missing else []),
             picture(study),
-            "## All numbers\n",
-            _caption(study),
-            table(compared, study.base, _accuracies(study)[0], study.compare),
-            *(table(compared, study.base, metric) for metric in _accuracies(study)[1:]),
+            numbers(study, compared),
             "## Trainings\n",
             "Means over seeds:\n",
             markdown(["", "FLOPs", "seconds", "results"], rows),
@@ -66,6 +63,14 @@ def picture(study: Results) -> str:
     if forest.has_means(study):
         drawn = "Means with 95% intervals."
     return f"![What each variant changes]({FIGURE}.png)\n\n*{drawn}*\n"
+
+
+def numbers(study: Results, compared: pl.DataFrame) -> str:
+    """Return the comparison as tables, one per metric; that of the first has the losses as well."""
+    first, *others = _accuracies(study)
+    tables = [table(compared, study.base, first, study.compare)]
+    tables += [table(compared, study.base, metric) for metric in others]
+    return "\n".join(["## All numbers\n", _caption(study), *tables])
 
 
 def cost(study: Results) -> str:

@@ -5,13 +5,14 @@ import tempfile
 from pathlib import Path
 
 from cadmus.store import write_text
-from cadmus.study import FILES, PAGE
-from cadmus.study.page import cost, picture, write_all
+from cadmus.study import FIGURE
+from cadmus.study.comparison import compare
+from cadmus.study.page import cost, numbers, picture, write_all
 from cadmus.study.results import Results, read
 from cadmus.tables import escape
 from dev.docs import BEGIN, END, with_generated
 
-_FILE, _NUMBERS = "study.parquet", "numbers.md"
+_FILE, PICTURE = "study.parquet", f"{FIGURE}.png"
 
 
 def _command(study: Results, root: Path) -> str:
@@ -40,15 +41,12 @@ def publish(results: Path, root: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         write_all(results, drawn)
-        origin = (
-            f"[All numbers]({_NUMBERS}), [study.parquet]({_FILE}); {cost(study)}\n\n{_command(study, root)}\n"
-        )
-        block = with_generated(page, f"{picture(study)}\n{origin}", text)
+        origin = f"[study.parquet]({_FILE}); {cost(study)}\n\n{_command(study, root)}\n"
+        tables = numbers(study, compare(study))
+        block = with_generated(page, f"{picture(study)}\n{origin}\n{tables}", text)
         directory.mkdir(parents=True, exist_ok=True)
         # The published results themselves may be drawn again.
         if results.resolve() != (directory / _FILE).resolve():
             shutil.copyfile(results, directory / _FILE)
-        for name in FILES:
-            if not name.endswith((".csv", ".pdf")):
-                shutil.copyfile(drawn / name, directory / (_NUMBERS if name == PAGE else name))
+        shutil.copyfile(drawn / PICTURE, directory / PICTURE)
     write_text(page, block)
