@@ -157,7 +157,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
             _estimate(config, flops, name, device, count)
             for name, device in read_model(devices, Devices).items()
             for count in sorted({gpus if isinstance(count, str) else count for count in device.counts})
-            if train.divides(count)
+            if not train.indivisible(count)
         ],
     }
 

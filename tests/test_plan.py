@@ -44,7 +44,6 @@ DEVICE = {
     "source": "x",
 }
 STUDIES = [ROOT / f"docs/findings/{name}/study.yaml" for name in ("scaling", "order")]
-"""With a law, and without."""
 
 
 def devices_file(directory, **devices):
@@ -62,6 +61,7 @@ def only(**templates):
     """Return the tiny config with only these templates."""
     values = load_config(TINY).model_dump()
     values["dataset"]["templates"] = templates
+    values["train"]["reinforcement"]["fraction"] = 0
     return parse_config(values, "test")
 
 

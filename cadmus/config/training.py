@@ -134,22 +134,11 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Train":
-        ranks = 1 if self.ranks == "auto" else self.ranks
-        prompts = self.reinforcement.prompts
-        if self.batch_size % ranks:
-            raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
-        if self.reinforcement.fraction and prompts % ranks:
-            raise ValueError(f"reinforcement.prompts: must be a multiple of ranks {ranks}, got {prompts}")
         if (fewer := self.reinforcement.batch_size) and fewer > self.batch_size:
             rule = f"must be at most batch_size {self.batch_size}"
             raise ValueError(f"reinforcement.batch_size: {rule}, got {fewer}")
-        if not self.divides(ranks):
-            programs, micro_batch = self.batch_size // ranks, self.micro_batch_size
-            if micro_batch and programs % micro_batch:
-                rule = f"must divide the {programs} programs of a rank"
-                raise ValueError(f"micro_batch_size: {rule}, got {micro_batch}")
-            rule = f"must be a multiple of the {self.batch_size // (micro_batch or programs)} micro-batches"
-            raise ValueError(f"reinforcement.batch_size: {rule} of a step, got {fewer}")
+        if problem := self.indivisible(1 if self.ranks == "auto" else self.ranks):
+            raise ValueError(problem)
         if self.optimizer == "muon":
             self._check_muon()
         else:
@@ -201,13 +190,20 @@ class Train(Section):
         fewer = self.reinforcement.batch_size if step in self.reinforcement_steps else None
         return fewer or self.batch_size
 
-    def divides(self, ranks: int) -> bool:
-        """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""
+    def indivisible(self, ranks: int) -> str | None:
+        """Return what keeps ranks from equal numbers of whole micro-batches and prompts, None if nothing."""
         programs, rest = divmod(self.batch_size, ranks)
+        if rest:
+            return f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}"
         micro_batch = self.micro_batch_size or programs
-        if rest or programs % micro_batch:
-            return False
+        if programs % micro_batch:
+            return f"micro_batch_size: must divide the {programs} programs of a rank, got {micro_batch}"
         rewarded = self.reinforcement
+        if rewarded.fraction and rewarded.prompts % ranks:
+            return f"reinforcement.prompts: must be a multiple of ranks {ranks}, got {rewarded.prompts}"
         # All steps have as many micro-batches.
-        fewer = (rewarded.batch_size or self.batch_size) % (self.batch_size // micro_batch)
-        return not rewarded.fraction or rewarded.prompts % ranks == fewer == 0
+        count, fewer = self.batch_size // micro_batch, rewarded.batch_size
+        if rewarded.fraction and fewer and fewer % count:
+            rule = f"must be a multiple of the {count} micro-batches of a step"
+            return f"reinforcement.batch_size: {rule}, got {fewer}"
+        return None

@@ -80,11 +80,8 @@ def train(
         place = Place(distributed.get_rank(), distributed.get_world_size(), device)
         log = log if place.rank == 0 else (lambda line: None)
         try:
-            if not run.train.divides(place.ranks):
-                raise InputError(
-                    f"train.batch_size: {run.train.batch_size} programs cannot be shared equally by "
-                    f"{place.ranks} ranks, in whole micro-batches; start another number of ranks"
-                )
+            if problem := run.train.indivisible(place.ranks):
+                raise InputError(f"train.{problem}; start another number of ranks")
             run = run.model_copy(update={"train": engine.with_precision(run.train, place.device)})
             with checkpoint.exclusive(paths.checkpoints), memory_errors(run, place.ranks):
                 Training(run, read, data_digest, paths, place, log, held_out).run()

@@ -160,7 +160,7 @@ def count_ranks(
             log(f"OMP_NUM_THREADS={allowed} limits a node to {allowed} of {most} ranks; unset it to use all")
             most = int(allowed)
     candidates = (node_count * per_node for per_node in range(most, 0, -1))
-    return next(filter(train.divides, candidates), node_count)
+    return next((ranks for ranks in candidates if not train.indivisible(ranks)), node_count)
 
 
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:

@@ -198,8 +198,7 @@ def test_ranks_that_do_not_divide_the_batch_are_rejected(tmp_path):
     values = run_config(batch_size=33)
     assert train_ranks(tmp_path, values, ranks=2) == 2
     assert (tmp_path / "error").read_text() == (
-        "train.batch_size: 33 programs cannot be shared equally by 2 ranks, in whole micro-batches; "
-        "start another number of ranks"
+        "train.batch_size: must be a multiple of ranks 2, got 33; start another number of ranks"
     )
 
 
