@@ -21,7 +21,7 @@ REQUIREMENTS = ROOT / "dev/gpu_session/machine.txt"
 UNWANTED = ("annotated-types", "pydantic", "pydantic-core", "typing-inspection")
 """Packages that others bring along, but the rented machine lacks."""
 CONFIG = "tests/tiny.yaml"
-OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=50", "--command=60", "--shapes"]
+OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=50", "--command=60"]
 """On two cores, imports and compilations take several times as long; the training is short."""
 
 

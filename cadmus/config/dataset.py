@@ -260,7 +260,7 @@ class Dataset(Section):
     @model_validator(mode="before")
     @classmethod
     def _leave_out(cls, values: Any) -> Any:
-        # What is no mapping or list is refused later.
+        # Other types are refused later.
         if isinstance(values, dict) and isinstance(values.get("only"), list):
             templates = values.get("templates", {})
             if isinstance(templates, dict):
@@ -282,7 +282,7 @@ class Dataset(Section):
         return self
 
     def unused(self) -> Collection[str]:
-        # What `only` leaves out has no programs.
+        # Templates that `only` leaves out have no programs.
         return ("only",) if self.ood else ("only", "ood_programs")
 
     @property

@@ -8,7 +8,7 @@ their own outlive a command. The rest happens at home:
 ``pack``     at home: put the packages that the machine lacks into ``.gpu/``, measure what has to travel,
              and print the command to run there
 ``run``      there: is the GPU right, how fast is it, then train ``config/h100.yaml`` for what is left; given
-             again, it goes on with the same session
+             again, it continues the same session
 ``collect``  at home: put the model together, sample the same dataset, evaluate and draw everything
 ``check``    on any GPU: the first two parts of ``run``; ``make gpu-check``
 ===========  ===========================================================================================

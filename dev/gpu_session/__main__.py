@@ -57,7 +57,6 @@ def main() -> int:
         each.add_argument(
             "--train-seconds", type=float, help="at most, of the training; all that is left by default"
         )
-        each.add_argument("--shapes", nargs="*", default=["h200", "paper"], help="other configs to measure")
         each.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu is for rehearsals")
 
     checks = kinds.add_parser("check", help="on any GPU: check and measure, without training")

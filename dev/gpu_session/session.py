@@ -44,7 +44,7 @@ LOG, REPORT = "log.txt", "session.json"
 HOME, LOCK, CODE, PRINTED = "home", "lock-of-session", "code", "printed.txt"
 """In ``--work``: the folder that comes back, the lock that the session holds, its exit code, its output."""
 
-CONTINUES = "the session goes on; give the same command again"
+CONTINUES = "the session continues; give the same command again"
 
 LIMITS = {"environment": 90, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
 """Seconds of the stages; the training gets what they leave."""
@@ -223,7 +223,7 @@ class Process:
 def run(given: argparse.Namespace) -> int:
     """Start the session or follow it, for the seconds of one command; bring home what is there then.
 
-    Returns 0 while it goes on and when it has ended well.
+    Returns 0 while it runs and when it has ended well.
     """
     work, deadline = given.work.absolute(), time.monotonic() + given.command
     for folder in (given.output, work):
@@ -235,15 +235,15 @@ def run(given: argparse.Namespace) -> int:
             time.sleep(0.1)
     shown = 0
     while True:
-        goes_on = _works(work)
+        running = _works(work)
         lines = printed.read_text(errors="replace").splitlines(keepends=True)
         print("".join(lines[shown:]), end="", flush=True)
         shown = len(lines)
-        if not goes_on or time.monotonic() > deadline:
+        if not running or time.monotonic() > deadline:
             break
         time.sleep(0.5)
     _bring(work / HOME, given.output)
-    if goes_on:
+    if running:
         print(CONTINUES)
         return 0
     if not code.exists():
@@ -264,7 +264,7 @@ def _start(given: argparse.Namespace, work: Path) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "dev.gpu_session", "work", f"--work={work}", *arguments]
     with (work / PRINTED).open("wb") as printed:
         return subprocess.Popen(
-            [*command, "--shapes", *given.shapes],
+            command,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=printed,
@@ -356,7 +356,7 @@ def _prepare(session: Session, given: argparse.Namespace, config: Path, dataset:
     start = time.monotonic()
     data = session.popen("data", ["-m", "dev.gpu_session.sampling", str(config), str(dataset)])
     correct(session)
-    rates(session, [config, *(ROOT / f"config/{name}.yaml" for name in given.shapes)])
+    rates(session, [config])
     data.wait(session.left() - STARTING - ENDING)
     session.conclude("data", data.code == 0, data.last_line(), start)
     if data.code:
