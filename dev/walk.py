@@ -22,13 +22,15 @@ COMMANDS = {"install": "make .venv/installed", "make run": "make run"}
 
 
 def main() -> None:
-    output = measure.parser(__doc__, output=True).parse_args().output
+    options = measure.parser(__doc__, output=True)
+    options.add_argument("--folder", type=Path, help="empty folder that keeps the clone and its results")
+    given = options.parse_args()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     if missing := [command for command in COMMANDS.values() if command not in readme]:
         sys.exit(f"walk: README.md lacks {', '.join(missing)}")
     (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     with tempfile.TemporaryDirectory(prefix="walk-") as folder:
-        measure.report(walk(Path(folder), example), output)
+        measure.report(walk(given.folder or Path(folder), example), given.output)
 
 
 def walk(folder: Path, example: str) -> Facts:
