@@ -74,7 +74,7 @@ def measure(subject: Subject) -> pl.DataFrame:
         measured = _measured(Graph(model, pairs), seed) if programs else dict.fromkeys(kinds)
         edges = pl.DataFrame(edges_of(model).named(), ["sender", "receiver"], orient="row")
         columns = {"variable": variable, **edges.to_dict(), "programs": programs, **measured}
-        tables.append(pl.DataFrame(columns, schema_overrides=kinds))
+        tables.append(pl.DataFrame(columns, schema_overrides=kinds).select(*EXPERIMENT.columns))
     return pl.concat(tables)
 
 

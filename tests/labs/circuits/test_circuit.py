@@ -7,10 +7,12 @@ import torch
 
 from cadmus.errors import InputError
 from cadmus.evaluate.prompts.counterfactuals import counterfactuals
+from cadmus.labs.circuits import circuit
 from cadmus.labs.circuits.graph import Graph, Pairs, edges_of, minimal_pairs_of
 from cadmus.labs.circuits.score import read_edge_scores, score_edges
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
+from tests.experiments.subjects import subject_of
 from tests.model.models import FLOAT_NOISE, SIZES, random_model
 
 
@@ -131,3 +133,18 @@ def test_pairs_that_the_model_gets_wrong_do_not_count():
     assert len(pairs.end_R) < 40
     right = model.next_logits(table["base"].to_list()).argmax(1)
     assert set(pairs.answer_R.tolist()) <= set(right.tolist())
+
+
+def test_a_variable_without_pairs_is_next_to_one_with_pairs(monkeypatch):
+    """A model may get all pairs of one variable wrong, and not of another."""
+    graph = graph_of()
+    pairs = iter([graph.pairs, Pairs(*(of_pairs[:0] for of_pairs in graph.pairs))])
+    monkeypatch.setattr("cadmus.labs.circuits.graph.minimal_pairs_of", lambda *_: next(pairs))
+    settings = {"circuit": {"programs": 12, "variables": ["first", "call"]}}
+    subject = subject_of(Cadmus(graph.model), -9, 9, settings)
+    results = circuit.measure(subject)
+    by_variable = results.group_by("variable", maintain_order=True).agg(
+        pl.col("programs").max(), pl.col("effect").null_count(), pl.len()
+    )
+    edges = len(graph.edges.pairs)
+    assert by_variable.rows() == [("first", 12, 0, edges), ("call", 0, edges, edges)]
