@@ -44,7 +44,7 @@ def copy(tmp_path_factory):
 
 def test_both_vms_and_the_manual_know_it(copy):
     assert "| `q` | square | a → b | a · a |  | `7q` leaves `49` |" in (copy / "docs/isa.md").read_text()
-    tests = ("tests/vm/test_instructions.py", "tests/vm/test_agreement.py", "tests/pages/test_manual.py")
+    tests = ("tests/vm/test_instructions.py", "tests/pages/test_manual.py")
     python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", *tests)
 
 

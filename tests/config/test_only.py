@@ -32,7 +32,10 @@ def test_the_others_have_no_programs() -> None:
         (["equality", "equality"], r"dataset\.only: duplicate 'equality'"),
         ([], r"dataset\.templates: no template has train programs"),
         ("equality", r"dataset\.only: must be a valid list, got 'equality'"),
-        (["random"], r"train\.reinforcement\.questions: no template of these questions has train programs"),
+        (
+            ["less_greater"],
+            r"train\.reinforcement\.questions: no template of these questions has train programs",
+        ),
     ],
 )
 def test_bad_templates_are_one_line(only, message) -> None:

@@ -28,7 +28,7 @@ def small(**train) -> config.Config:
 def test_a_step_with_rewards_trains_on_the_first_of_its_programs():
     training_set = Samples(random_programs(40, 4, 30, seed=2), np.full(40, 2, np.uint8))
     values = {"steps": 4, "batch_size": 16, "micro_batch_size": 8}
-    fewer = {"reinforcement": {"fraction": 0.5, "batch_size": 4}}
+    fewer = {"reinforcement": {"fraction": 0.5, "batch_size": 4, "questions": ["random"]}}
     every, some = (
         make_loader(small(**values, **more), training_set, 3, Place(0, 1, torch.device("cpu")))
         for more in ({}, fewer)
