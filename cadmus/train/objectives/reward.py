@@ -33,13 +33,13 @@ class OwnReward:
             spec.loader.exec_module(module)
         except Exception as error:
             raise InputError(f"{file}: {type(error).__name__}: {error}") from error
-        self._function: Reward | None = getattr(module, name, None)
-        if not callable(self._function):
+        function = getattr(module, name, None)
+        if not callable(function):
             raise InputError(f"{place}: {file} has no function {name}")
+        self._function: Reward = function
 
     def __call__(self, question: str, completed: Completed) -> np.ndarray:
         """Return the rewards of completions of one question: float64, shape (n,)."""
-        assert self._function is not None
         prompts = completed.prompts.to_strings()
         tasks = [
             Task(prompt, reference, question, "train")
