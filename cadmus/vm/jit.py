@@ -23,12 +23,12 @@ class _Notice(event.Listener):
 
     said = False
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, compilation: Any) -> None:
         if not self.said and sys.stderr.isatty():
             print("compiling the machine, once ...", file=sys.stderr, flush=True)
         self.said = True
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, compilation: Any) -> None:
         pass
 
 

@@ -1,18 +1,18 @@
 """The published results of a study, and the part of its page in docs/findings that is written from them."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
+from cadmus.figures import style
 from cadmus.store import write_text
-from cadmus.study import FIGURE
+from cadmus.study import FIGURE, forest
 from cadmus.study.comparison import compare
-from cadmus.study.page import cost, numbers, picture, write_all
+from cadmus.study.page import cost, numbers, picture
 from cadmus.study.results import Results, read
 from cadmus.tables import escape
 from dev.docs import BEGIN, END, with_generated
 
-_FILE, PICTURE = "study.parquet", f"{FIGURE}.png"
+_FILE = "study.parquet"
 
 
 def _command(study: Results, root: Path) -> str:
@@ -38,15 +38,12 @@ def publish(results: Path, root: Path) -> None:
     directory = root / "docs/findings" / study.name
     page = directory / "README.md"
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
-    with tempfile.TemporaryDirectory() as folder:
-        drawn = Path(folder)
-        write_all(results, drawn)
-        origin = f"[study.parquet]({_FILE}); {cost(study)}\n\n{_command(study, root)}\n"
-        tables = numbers(study, compare(study))
-        block = with_generated(page, f"{picture(study)}\n{origin}\n{tables}", text)
-        directory.mkdir(parents=True, exist_ok=True)
-        # The published results themselves may be drawn again.
-        if results.resolve() != (directory / _FILE).resolve():
-            shutil.copyfile(results, directory / _FILE)
-        shutil.copyfile(drawn / PICTURE, directory / PICTURE)
+    compared = compare(study)
+    origin = f"[study.parquet]({_FILE}); {cost(study)}\n\n{_command(study, root)}\n"
+    block = with_generated(page, f"{picture(study)}\n{origin}\n{numbers(study, compared)}", text)
+    directory.mkdir(parents=True, exist_ok=True)
+    style.save(style.styled(forest.draw)(study, compared), [directory / f"{FIGURE}.png"])
+    # The published results themselves may be drawn again.
+    if results.resolve() != (directory / _FILE).resolve():
+        shutil.copyfile(results, directory / _FILE)
     write_text(page, block)

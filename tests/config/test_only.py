@@ -21,7 +21,7 @@ def test_the_others_have_no_programs() -> None:
     assert two.train.reinforcement.asked(two) == ["equality"]
     written_out = {f"templates.{name}.train": 0 for name in TEMPLATES if name not in ONLY}
     assert two.dataset_digest() == changed(**written_out).dataset_digest()
-    # What is written with all defaults is read alike.
+    # Written out with all defaults, it reads the same.
     assert parse_config(two.model_dump(), "test") == two
 
 
