@@ -20,6 +20,9 @@ from cadmus.tools import generator
 from cadmus.train.objectives.objective import Objective
 from cadmus.train.packing import Drawn, Supervision
 
+CLOSE = 3
+"""Largest difference of the numbers of a close pair."""
+
 
 def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: Dataset) -> Programs:
     """Draw ``n`` pairs; none is the prompt of a comparison of another split."""
@@ -36,6 +39,9 @@ def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: D
     drawn: list[Programs] = []
     while sum(map(len, drawn)) < n:
         x, y = rng.choice(values, (2, n))
+        if settings.close:
+            near = x + rng.integers(-CLOSE, CLOSE + 1, n)
+            y = np.where((rng.random(n) < settings.close) & np.isin(near, values), near, y)
         pairs = join(table.sample(rng, x), table.sample(rng, y))
         # A pair of another split would be a hint at its answer.
         split = split_of(join(pairs, comparator(x, y)), dataset.eval_fraction)

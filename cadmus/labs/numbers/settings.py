@@ -17,6 +17,9 @@ class LabelOnly(Section):
     """fraction of the batch; 0 for none"""
     values: Interval = [-60, 60]
     """smallest and largest value of an expression, drawn uniformly"""
+    close: Fraction = 0.0
+    """fraction of the pairs whose numbers differ by at most 3, which few others do: small differences tell
+    numbers that are equal"""
 
     def is_used(self) -> bool:
         return self.fraction > 0

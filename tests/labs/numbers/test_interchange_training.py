@@ -124,6 +124,20 @@ def test_label_only_programs_leave_two_numbers_and_are_no_prompts_of_other_split
     assert (split_of(join(programs, comparator(x, y)), Dataset().eval_fraction) == TRAIN).all()
 
 
+def test_some_label_only_pairs_are_close():
+    settings = LabelOnly(values=[-60, 60], close=0.5)
+    programs = label_only(np.random.default_rng(0), 2_000, settings, Dataset())
+    x, y = (
+        execute(Programs.from_strings(text[part] for text in programs.to_strings())).values[:, 0].astype(int)
+        for part in (slice(5), slice(5, None))
+    )
+    close = abs(x - y) <= 3
+    # Half, but for those whose second number has no expression or another split, and a few by chance.
+    assert 0.45 < close.mean() < 0.55
+    assert np.bincount((x - y)[close] + 3).min() > 0.1 * close.sum()
+    assert 0.5 < (abs(x[close]) > 20).mean() < 0.8
+
+
 def test_values_that_no_expression_has_are_named():
     with pytest.raises(
         InputError, match=r"label_only.values: no expression .* from 2000 to 3000; .* to 729$"

@@ -1,1 +1,0 @@
-"""OpenAI-compatible server for a model (docs/serve.md)."""
