@@ -35,6 +35,7 @@ def main() -> None:
 
 def walk(folder: Path, example: str) -> Facts:
     """Run the commands and the example in a new clone in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "example.py").write_text(example, encoding="utf-8")
     install, run = COMMANDS.items()
     steps = {"clone": f"git clone --quiet {ROOT} ."}

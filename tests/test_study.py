@@ -38,7 +38,6 @@ def test_another_seed_runs_only_what_is_new(checkout):
             "train": 2,
             "experiment": 2,
             "study": 1,
-            "study_page": 1,
         }
     finally:
         (checkout / "demo.yaml").write_text(STUDY)

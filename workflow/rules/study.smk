@@ -3,7 +3,6 @@
 
 localrules:
     study,
-    study_page,
 
 
 # Compare the finished runs and say why the others failed. Not in the files of the finished study: Snakemake would not
@@ -37,30 +36,16 @@ rule study:
             for experiment in STUDY.study.experiments
         ],
     output:
-        "results/{study}/study.parquet",
+        results="results/{study}/study.parquet",
+        page=report([f"results/{{study}}/{file}" for file in FILES], category="Study"),
     log:
         "results/{study}/logs/study.log",
     conda:
         "../envs/cadmus.yaml"
     params:
-        directory=subpath(output[0], ancestor=2),
-        code=code("cadmus.study.results"),
+        directory="results/{study}",
+        code=code("cadmus.study.results", "cadmus.study.page"),
     shell:
-        "python -m cadmus study collect {input.config} --results {params.directory} --output {output}"
-        " 2>&1 | tee -i {log}; rm -rf {params.directory}/{wildcards.study}/partial"
-
-
-rule study_page:
-    input:
-        results=rules.study.output[0],
-    output:
-        report([f"results/{{study}}/{file}" for file in FILES], category="Study"),
-    log:
-        "results/{study}/logs/study_page.log",
-    conda:
-        "../envs/cadmus.yaml"
-    params:
-        directory=subpath(input.results, parent=True),
-        code=code("cadmus.study.page"),
-    shell:
-        "python -m cadmus study draw {input.results} --output {params.directory} > {log} 2>&1"
+        "(python -m cadmus study collect {input.config} --output {output.results}"
+        " && python -m cadmus study draw {output.results} --output {params.directory} > /dev/null) 2>&1"
+        " | tee -i {log}; rm -rf {params.directory}/partial"
