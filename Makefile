@@ -14,7 +14,7 @@ export XDG_CACHE_HOME ?= $(or $(TMPDIR),/tmp)/cadmus-$(shell id -u)/cache
 endif
 
 TARGETS := help run test oldest integrations llm-check gpu-check gpu-rehearsal notebook slurm-test docs lint clean
-OLDEST := vm templates dataset model train evaluate experiments figures study serve labs test_store.py test_workflow.py
+OLDEST := vm templates dataset model train evaluate experiments figures study labs test_store.py test_workflow.py
 CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 
 .PHONY: $(TARGETS)
@@ -48,8 +48,8 @@ test: .venv/installed
 oldest:
 	$(PYTHON) -m venv .oldest
 	.oldest/bin/pip install --quiet --disable-pip-version-check uv
-	.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct --editable '.[serve,workflow]'
-	.oldest/bin/uv pip install --quiet --python .oldest/bin/python hypothesis openai pytest pytest-xdist transformers
+	.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct --editable '.[workflow]'
+	.oldest/bin/uv pip install --quiet --python .oldest/bin/python hypothesis pytest pytest-xdist transformers
 	.oldest/bin/pytest --override-ini filterwarnings= --numprocesses 3 --dist loadfile $(OLDEST:%=tests/%)
 
 # The adapters of integrations/, each with its tool in a virtual environment of its own.

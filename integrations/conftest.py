@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,9 +49,9 @@ def graded_model(found: list[Task]) -> list[bool]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """Address of ``cadmus serve`` with the shipped model, which it calls laptop."""
+    """Address of ``integrations/serve.py`` with the shipped model, which it calls laptop."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "cadmus", "serve", "--port", "0", "--device", "cpu"],
+        [sys.executable, Path(__file__).with_name("serve.py"), "laptop", "0"],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

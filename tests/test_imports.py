@@ -5,9 +5,7 @@ import pytest
 from tests.commands import python
 
 SLOW = "deepspeed joblib matplotlib numba polars pyarrow scipy sklearn sympy torch._dynamo transformers"
-EXTRAS = (
-    "joblib matplotlib numba numpy openai polars pyarrow pydantic sklearn starlette torch tqdm uvicorn yaml"
-)
+EXTRAS = "joblib matplotlib numba numpy polars pyarrow pydantic sklearn torch tqdm yaml"
 TASK = "task = next(cadmus.tasks('equality')); cadmus.verify(task, task.reference)"
 
 
@@ -23,7 +21,7 @@ def command(*words: str) -> str:
         # As Snakemake lists them.
         ("from cadmus import experiments; experiments.figures()", "matplotlib numba scipy torch"),
         *((command(*words), EXTRAS) for words in (["--help"], ["--version"], ["isa"], ["run", "34+7="])),
-        (command("serve", "--help"), "starlette torch uvicorn"),
+        (command("explore", "--help"), "polars torch"),
         (command("plan", "tests/tiny.yaml"), "deepspeed polars snakemake torch"),
         (command("complete", "--", "-12+"), SLOW),
     ],

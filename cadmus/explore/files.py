@@ -1,14 +1,22 @@
 """The files of the explorer's site, and a server that has those of the page before the data of the model."""
 
-import asyncio
 import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
+from typing import Any
+from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from cadmus.errors import InputError
 
 PAGE = Path(__file__).with_name("page")
 DATA = "site.json"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
+HOSTS = ("127.0.0.1", "localhost")
+"""The server listens on the first; a page of another site would come under a name of its own."""
 
 
 def write_page(directory: Path) -> None:
@@ -29,13 +37,69 @@ def headers() -> dict[str, str]:
     }
 
 
-def waiting(app: ASGIApp, ready: Event) -> ASGIApp:
-    """Let requests for anything but the page wait until its data are ``ready``."""
-    of_page = {"/", *(f"/{file.name}" for file in PAGE.iterdir())}
+def serve(directory: Path, port: int, announce: Callable[[str], None], prepare: Callable[[], None]) -> None:
+    """Serve a site to this machine until Ctrl-C; port 0 is any free one.
 
-    async def patient(scope: Scope, receive: Receive, send: Send) -> None:
-        while scope["type"] == "http" and scope["path"] not in of_page and not ready.is_set():
-            await asyncio.sleep(0.05)
-        await app(scope, receive, send)
+    ``announce`` gets the address once the page is there. ``prepare`` writes the data meanwhile; requests for
+    them wait for its end, and if it fails, so does the server.
+    """
+    ready, failed = Event(), list[BaseException]()
 
-    return patient
+    class Handler(_Handler):
+        def __init__(self, *arguments: Any) -> None:
+            self.ready = ready
+            super().__init__(*arguments, directory=str(directory))
+
+    try:
+        server = _Server((HOSTS[0], port), Handler)
+    except OSError as error:
+        problem = f"cannot listen on {HOSTS[0]}, port {port}: {error.strerror}"
+        raise InputError(f"{problem}; choose another --port") from None
+
+    def preparing() -> None:
+        try:
+            prepare()
+        except BaseException as error:
+            failed.append(error)
+            server.shutdown()
+        ready.set()
+
+    with server, suppress(KeyboardInterrupt):
+        announce(f"http://{HOSTS[0]}:{server.server_port}")
+        Thread(target=preparing, daemon=True).start()
+        server.serve_forever()
+    if failed:
+        raise failed[0]
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A browser that leaves is no error.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    ready: Event
+    of_page = ("/", *(f"/{file.name}" for file in PAGE.iterdir()))
+    of_each = headers()
+
+    def do_GET(self) -> None:
+        if urlsplit(f"//{self.headers.get('Host', '')}").hostname not in HOSTS:
+            self.send_error(403, "asked by another name than localhost")
+            return
+        if urlsplit(self.path).path not in self.of_page:
+            self.ready.wait()
+        super().do_GET()
+
+    def guess_type(self, path: Any) -> str:
+        # Otherwise the system says it, on some for JavaScript wrongly.
+        return TYPES.get(Path(path).suffix, "application/octet-stream")
+
+    def end_headers(self) -> None:
+        for name, value in self.of_each.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass

@@ -1,4 +1,4 @@
-"""Pictures: the animation in the README, the screenshot in docs/serve.md, and a card for sharing.
+"""Pictures: the animation in the README, the screenshot in docs/explorer.md, and a card for sharing.
 
 In the animation the machine executes a program, `flagship` completes another, and `laptop` learns the first:
 its slider goes through the snapshots of the training. Both pictures list the controls of the page that they

@@ -1,13 +1,14 @@
 """The explorer's site: its files, and its machine, model and grader in JavaScript against ours."""
 
-import asyncio
 import json
 import re
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
 from threading import Event, Thread
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from cadmus.api import tasks, verify
 from cadmus.config import OF_THE_PAPER
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.explore import site
-from cadmus.explore.files import DATA, PAGE, waiting
+from cadmus.explore.files import DATA, PAGE, serve, write_page
 from cadmus.explore.site import write_site
 from cadmus.model import SNAPSHOTS
 from cadmus.model.gpt import GPT
@@ -25,6 +26,7 @@ from cadmus.templates.complete_algorithm import calls_in
 from cadmus.train.paths import find_snapshots
 from cadmus.vm import reference
 from dev.fuzz import CHUNK, programs_of
+from dev.measure import PATIENCE
 from tests.browsing import browser_page
 from tests.checkout import ROOT
 from tests.commands import invoke, python, refused
@@ -201,26 +203,32 @@ def test_the_page_links_the_documentation(tmp_path):
 
 
 def test_the_page_is_served_before_the_model_is_loaded(tmp_path):
-    """And a model that does not load ends the server in one line."""
-    ready, asked = Event(), []
+    asked, loaded = SimpleQueue(), Event()
 
-    async def app(scope, receive, send):
-        asked.append(scope["path"])
+    def prepare():
+        loaded.wait()
+        (tmp_path / DATA).write_text("{}")
 
-    async def ask() -> None:
-        served = waiting(app, ready)
-        late = asyncio.create_task(served({"type": "http", "path": "/site.json"}, None, None))
-        await served({"type": "http", "path": "/explore.js"}, None, None)
-        await served({"type": "http", "path": "/"}, None, None)
-        await asyncio.sleep(0.1)
-        assert asked == ["/explore.js", "/"]
-        ready.set()
-        await late
-        assert asked[2:] == ["/site.json"]
+    write_page(tmp_path)
+    Thread(target=serve, args=(tmp_path, 0, asked.put, prepare), daemon=True).start()
+    address = asked.get(timeout=PATIENCE)
+    late = []
+    waiting = Thread(target=lambda: late.append(urlopen(f"{address}/{DATA}").read()), daemon=True)
+    waiting.start()
+    for name in ("", "explore.js?1", "explore.css"):
+        assert urlopen(f"{address}/{name}").read()
+    assert not late
+    loaded.set()
+    waiting.join(PATIENCE)
+    assert late == [b"{}"]
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(Request(address, headers={"Host": "evil.example"}))
+    taken = address.rpartition(":")[2]
+    message = refused("explore", port=taken)
+    assert message.startswith(f"cannot listen on 127.0.0.1, port {taken}: Address already in use; choose")
 
-    # The browser of other tests has the loop of this thread.
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: asyncio.run(ask())).result()
+
+def test_a_model_that_does_not_load_ends_the_server(tmp_path):
     done = python("-m", "cadmus", "explore", "--no-browser", "--port", "0", "--model", str(tmp_path))
     assert done.returncode == 2
     said = f"{tmp_path} is not a model export: {tmp_path / 'meta.json'}: no such file"

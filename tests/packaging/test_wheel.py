@@ -39,8 +39,7 @@ COMMANDS = {
 """Commands by extra, with a part of what they print."""
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
-    "serve": ("serve.completions", "explore.site"),
-    "model": ("experiments.experiment", "evaluate.statistics.results", "pages.model"),
+    "model": ("experiments.experiment", "evaluate.statistics.results", "pages.model", "explore.site"),
     "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
