@@ -152,7 +152,7 @@ def score(
     seed: int,
     device: str | None,
 ) -> None:
-    """Score features of states, or edges of circuits, by the VM.
+    """Score features of states by the VM.
 
     FILE has features, as safetensors: a matrix `layer.N` of shape (features, width) for each layer to score;
     the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
@@ -163,14 +163,9 @@ def score(
     silent where that of the value fires, and how often the answer is the counterfactual one after an exchange
     of the best features' directions, of learned and of random ones.
 
-    Or it has edges, as CSV or Parquet: the columns variable, sender, receiver and score, as those of
-    `cadmus evaluate circuit`. For each variable: rank correlation with the measured effects, and answers that
-    stay right in the circuits of the largest scores, of the largest effects and of random edges.
-
     \b
-    Examples:
+    Example:
       cadmus score features.safetensors --model laptop --output scores.parquet
-      cadmus score edges.csv --model laptop --output scores.parquet
     """
     import polars as pl
 

@@ -23,12 +23,11 @@ SECTIONS = {
     "Trained models": {
         "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),
         "induce": ("complete", "model", "Find a function that EXAMPLES have in common."),
-        "explore": ("serve", "serve", "Open an interactive explorer of a model."),
+        "explore": ("explore", "model", "Open an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
         "compare": ("experiments", "model", "Compare two models on the programs that both have completed."),
-        "score": ("experiments", "model", "Score features of states, or edges of circuits, by the VM."),
+        "score": ("experiments", "model", "Score features of states by the VM."),
         "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
-        "serve": ("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
     },
     "Training": {
         "config": ("configs", "sample", "Show a config with its defaults."),
@@ -105,7 +104,7 @@ def cadmus() -> None:
     \b
     Exit codes:
       0    success, also if the program that was run is false
-      1    interrupted by Ctrl-C (run train again to resume; serve and explore exit with 0);
+      1    interrupted by Ctrl-C (run train again to resume; explore exits with 0);
            induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix

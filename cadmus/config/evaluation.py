@@ -21,8 +21,6 @@ from cadmus.config.fields import (
 
 Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
 """Variables of the VM, see :mod:`cadmus.evaluate.prompts.counterfactuals`."""
-Local = Literal["first", "top", "call", "aggregate"]
-"""Those with minimal pairs."""
 
 
 class Settings(Section):

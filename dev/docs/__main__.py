@@ -8,7 +8,7 @@ snapshots SNAPSHOTS    docs/models/laptop/snapshots, from those of the training 
 demo                   docs/assets: demo.gif and explore.png, what `cadmus explore` shows, and card.png
 record RESULTS CONFIG CHANGE
                        a row of the speed record in docs/open-problems.md, from a study with one variant
-entry SCORES METHOD    a row of the table of methods that find features or circuits, from `cadmus score`
+entry SCORES METHOD    a row of the table of methods that find features, from `cadmus score`
 
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet

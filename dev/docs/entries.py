@@ -1,4 +1,4 @@
-"""The open tables of methods: what finds the variables of the machine in the shipped model, and its circuits.
+"""The open table of methods: what finds the variables of the machine in the shipped model.
 
 Each entry is the result of ``cadmus score`` on the file of somebody's method.
 """
@@ -16,21 +16,16 @@ from cadmus.store import write_text
 from cadmus.tables import escape, markdown
 from dev.docs import with_generated
 
-PAGES = {"interchange": "features", "circuits": "circuits"}
-"""Pages in docs/findings with the entries, by lab."""
+FOLDER = "docs/findings/features"
 
 
 def add_entry(scores: Path, method: str, root: Path) -> None:
-    """Add scores to docs/findings/NAME/entries.csv, and the row of the method to the page there.
-
-    ``scores`` are those of features of one layer, or those of edges.
-    """
+    """Add scores of features of one layer to its ``entries.csv``, and the row of the method to the page."""
     with reading(scores, "give a result of `cadmus score`"):
         table, described = pl.read_parquet(scores), pl.read_parquet_metadata(scores)
-    fitting = [lab for lab, each in scorings().items() if {*each.columns} <= {*table.columns}]
-    if not fitting:
-        raise SystemExit(f"{scores}: has not the columns of any lab; give a result of `cadmus score`")
-    name, columns, variables = PAGES[fitting[0]], *scorings()[fitting[0]][2:]
+    columns, variables = scoring().columns, scoring().variables
+    if missing := [name for name in columns if name not in table.columns]:
+        raise SystemExit(f"{scores}: has no column {missing[0]}; give a result of `cadmus score`")
     if sorted(table["variable"]) != sorted(variables):
         raise SystemExit(f"{scores}: an entry has one row for each of {', '.join(variables)}")
     # Scores from Python do not name their model; each entry is repeated anyway.
@@ -42,16 +37,18 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
         pl.lit(method).alias("method"),
         *("variable", "programs", *columns),
     )
-    path = root / f"docs/findings/{name}/entries.csv"
+    path = root / FOLDER / "entries.csv"
     entries = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry]) if path.exists() else entry
     write_text(path, entries.write_csv())
-    page = root / f"docs/findings/{name}/README.md"
+    page = root / FOLDER / "README.md"
     write_text(page, with_generated(page, means(columns, entries)))
 
 
-def scorings() -> dict[str, plugins.Scoring]:
-    """Return what scores the files of each lab."""
-    return {lab: plugins.module(lab, name).SCORING for lab, name in plugins.declared("SCORES").values()}
+def scoring() -> plugins.Scoring:
+    """Return what scores features."""
+    lab, name = plugins.declared("SCORES")[".safetensors"]
+    found: plugins.Scoring = plugins.module(lab, name).SCORING
+    return found
 
 
 def means(columns: tuple[str, ...], entries: pl.DataFrame) -> str:

@@ -22,8 +22,8 @@ SOLVED = (
 TABLES = ("table3_accuracy", "grid_regions", "loss_by_template")
 """In the order of the page of a run, which has them whole."""
 SPECIAL = (
-    *("accuracy_by_compute", "accuracy_by_question", "circuit"),
-    *("interchange", "memory", "training_curve"),
+    *("accuracy_by_compute", "accuracy_by_question", "interchange"),
+    *("memory", "training_curve"),
 )
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
@@ -34,7 +34,7 @@ FILES = (
 # The data of the training curve have a row per step; those of accuracy_by_question are those of Table 3.
 # probe_layers has those of probe_final_block.
 OPTIONAL = [f"figures/{name}.png" for name in SPECIAL]
-OPTIONAL += [f"figures/{name}.csv" for name in ("accuracy_by_compute", "circuit", "interchange", "memory")]
+OPTIONAL += [f"figures/{name}.csv" for name in ("accuracy_by_compute", "interchange", "memory")]
 """Files that a run may lack."""
 LARGE = ("comparison_grid",)
 """Figures whose data are published as Parquet, which takes a tenth of the space of CSV."""

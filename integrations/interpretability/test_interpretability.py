@@ -55,10 +55,3 @@ def test_nnsight_has_our_logits_and_hidden_states(page, ours):
         np.testing.assert_allclose(found, _state(ours, [program], 4)[0], atol=TOLERANCE)
     changed = abs(page["changed"].detach().numpy()[0, -1] - logits[0, -1]).max()
     assert changed > 0.1
-
-
-def test_attribution_patching_is_above_chance(page):
-    (row,) = page["edge_scores"].iter_rows(named=True)
-    assert row["programs"] >= 10
-    assert row["random"] < row["right"] <= 1
-    assert row["correlation"] > 0

@@ -15,7 +15,7 @@ from cadmus.plan import plan_study
 from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
-from dev.docs.entries import PAGES, add_entry, means, scorings
+from dev.docs.entries import FOLDER, add_entry, means, scoring
 from dev.docs.readme import FILES, FIRST, LARGE, TABLES, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
@@ -137,12 +137,11 @@ def test_the_speed_record_starts_from_the_config_of_the_record() -> None:
     assert starter.read_bytes() == (ROOT / folder_of(best) / "config.yaml").read_bytes()
 
 
-@pytest.mark.parametrize("lab", scorings())
-def test_methods_enter_a_table(tmp_path, lab) -> None:
-    name, columns, variables = PAGES[lab], *scorings()[lab][2:]
+def test_methods_enter_a_table(tmp_path) -> None:
+    columns, variables = scoring().columns, scoring().variables
     scores = pl.DataFrame({"variable": variables, "programs": range(100, 100 + len(variables))})
     scores = scores.with_columns(pl.lit(0.25).alias(column) for column in columns)
-    path, page = tmp_path / "scores.parquet", tmp_path / f"docs/findings/{name}/README.md"
+    path, page = tmp_path / "scores.parquet", tmp_path / FOLDER / "README.md"
     page.parent.mkdir(parents=True)
     page.write_text(f"# Title\n{BEGIN}\n{END}\n")
     scores.write_parquet(path)
@@ -152,9 +151,9 @@ def test_methods_enter_a_table(tmp_path, lab) -> None:
     text = page.read_text()
     assert f"mine \\| A. Author | 100 | {' | '.join(['0.25'] * len(columns))} |" in text
     assert "another | 100 | – | 0.25" in text
-    assert len(pl.read_csv(tmp_path / f"docs/findings/{name}/entries.csv")) == 2 * len(variables)
+    assert len(pl.read_csv(tmp_path / FOLDER / "entries.csv")) == 2 * len(variables)
     for wrong, message in (
-        (scores.drop(columns[1]), "has not the columns of any lab"),
+        (scores.drop(columns[1]), f"has no column {columns[1]}"),
         (scores[1:], "an entry has one row for each of"),
         (pl.concat([scores, scores]), "an entry has one row for each of"),
     ):
@@ -166,12 +165,9 @@ def test_methods_enter_a_table(tmp_path, lab) -> None:
         add_entry(path, "wrong", tmp_path)
 
 
-@pytest.mark.parametrize("lab", scorings())
-def test_the_tables_of_methods_are_current(lab) -> None:
-    name, columns = PAGES[lab], scorings()[lab].columns
-    entries = pl.read_csv(ROOT / f"docs/findings/{name}/entries.csv")
-    page = ROOT / f"docs/findings/{name}/README.md"
-    assert with_generated(page, means(columns, entries)) == page.read_text()
+def test_the_table_of_methods_is_current() -> None:
+    entries, page = pl.read_csv(ROOT / FOLDER / "entries.csv"), ROOT / FOLDER / "README.md"
+    assert with_generated(page, means(scoring().columns, entries)) == page.read_text()
 
 
 @pytest.mark.parametrize(

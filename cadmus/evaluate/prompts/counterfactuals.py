@@ -56,13 +56,9 @@ class Variable(NamedTuple):
     """Draws at least a few prompts, for ``n`` pairs, with a seed and a dataset."""
     answer: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """Returns the first instruction of the answer by value and rest: uint8, shape (n,)."""
-    start: int | None = 0
-    """Index of the first of the tokens that decide it; None if there are no minimal pairs."""
 
 
-def counterfactuals(
-    variable: str, n: int, seed: int = 0, dataset: Dataset | None = None, *, minimal: bool = False
-) -> pl.DataFrame:
+def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | None = None) -> pl.DataFrame:
     """Return ``n`` pairs of test prompts, the same for every model.
 
     ``base`` and ``source`` are prompts; ``base_stacks`` and ``source_stacks`` are their stacks after every
@@ -70,18 +66,11 @@ def counterfactuals(
     ``base_value`` and ``source_value`` its values, ``base_answer`` and ``source_answer`` the first
     instructions of their answers. ``answer`` is that of the base with the value of the source. It is not the
     base's and, if more than the variable decides, not the source's.
-
-    If ``minimal``, the two differ in nothing else: they have one length, and the source is the base with the
-    tokens of the variable from another test prompt, so that its answer is ``answer``. The source itself may
-    be a program of any split.
     """
     if variable not in VARIABLES:
         raise InputError(f"no variable {variable!r}; {suggest(variable, VARIABLES)}")
     check_counts(seed=seed, n=n)
     definition, dataset = VARIABLES[variable], dataset or Dataset()
-    if minimal and definition.start is None:
-        others = [name for name in VARIABLES if VARIABLES[name].start is not None]
-        raise InputError(f"{variable}: has no minimal pairs; {', '.join(others)} have")
     candidates = definition.candidates(n, seed_of(seed, "counterfactuals", variable), dataset)
     count = len(candidates.value)
     rng = generator(seed, "pairs", variable)
@@ -90,11 +79,8 @@ def counterfactuals(
     answer = definition.answer(candidates.value[source], candidates.rest[base])
     # A model that ignores the exchange gives the base's answer; it must not be the right one.
     fits = answer != own[base]
-    if minimal:
-        for column in (candidates.prompts.lengths, candidates.token):
-            fits &= column[base] == column[source]
     # One that takes over the whole source gives the source's, which must be wrong if the rest counts.
-    elif candidates.rest.any():
+    if candidates.rest.any():
         fits &= (answer != own[source]) & (own[source] != own[base])
     pairs = np.flatnonzero(fits)[:n]
     if len(pairs) < n:
@@ -103,13 +89,9 @@ def counterfactuals(
             "dataset.values"
         )
     prompts = [candidates.prompts.take(rows[pairs]).to_strings() for rows in (base, source)]
-    answers = [own[base], answer if minimal else own[source]]
-    if minimal:
-        spans = [slice(definition.start, token + 1) for token in candidates.token[base[pairs]].tolist()]
-        prompts[1] = list(map(_spliced, *prompts, spans))
     columns: dict[str, Any] = {"template": [definition.template] * n, "variable": [variable] * n}
     for name, rows, texts, of_side in zip(
-        ("base", "source"), (base[pairs], source[pairs]), prompts, answers, strict=True
+        ("base", "source"), (base[pairs], source[pairs]), prompts, (own[base], own[source]), strict=True
     ):
         columns |= {name: texts, f"{name}_stacks": [stacks(text) for text in texts]}
         columns |= {f"{name}_token": candidates.token[rows], f"{name}_value": candidates.value[rows]}
@@ -129,10 +111,6 @@ def rightly_answered(model: Any, table: pl.DataFrame) -> np.ndarray:
         prompts = Programs.from_strings(table[side])
         right &= model.next_tokens(prompts) == first_tokens(table[f"{side}_answer"])
     return np.flatnonzero(right)
-
-
-def _spliced(base: str, source: str, span: slice) -> str:
-    return base[: span.start] + source[span] + base[span.stop :]
 
 
 def _comparisons(which: str, n: int, seed: int, dataset: Dataset) -> Candidates:
@@ -182,25 +160,15 @@ def _characters(symbols: np.ndarray) -> list[str]:
 
 VARIABLES = {
     "first": Variable("less_greater", "first number", partial(_comparisons, "first"), comparator),
-    "second": Variable(
-        "less_greater", "second on the stack", partial(_comparisons, "second"), comparator, start=None
-    ),
+    "second": Variable("less_greater", "second on the stack", partial(_comparisons, "second"), comparator),
     # The top is Y, and the rest X.
     "top": Variable(
-        "less_greater",
-        "top of the stack",
-        partial(_comparisons, "top"),
-        lambda y, x: comparator(x, y),
-        start=HALF,
+        "less_greater", "top of the stack", partial(_comparisons, "top"), lambda y, x: comparator(x, y)
     ),
-    "difference": Variable(
-        "less_greater", "difference", partial(_comparisons, "difference"), comparator, start=None
-    ),
+    "difference": Variable("less_greater", "difference", partial(_comparisons, "difference"), comparator),
     "call": Variable("subroutines", "value of a call", _calls, comparator),
     # Programs of one length have sequences of one length.
-    "length": Variable(
-        "basic_sequences", "length", partial(_sequences, _LENGTH), _first_of_numeral, start=None
-    ),
+    "length": Variable("basic_sequences", "length", partial(_sequences, _LENGTH), _first_of_numeral),
     "aggregate": Variable("basic_sequences", "aggregate", partial(_sequences, _AGGREGATE), _first_of_numeral),
 }
 """Variables by name. The numbers are known after the first expression or after both; the length of a sequence
