@@ -174,7 +174,7 @@ def _verdicts(tasks: list[Any], completions: list[Any], ended: list[Any], datase
     check_types("task", tasks, Task, "a Task, such as Task(prompt, reference, question)")
     check_types("completion", completions, str | None, "text, or None if there is none")
     check_types("ended", ended, bool | np.bool_, "True or False")
-    fields = [list(map(itemgetter(place), tasks)) for place in range(3)]
+    fields = [list(map(itemgetter(column), tasks)) for column in range(3)]
     for name, values in zip(Task._fields, fields, strict=False):
         check_types(f"{name} of task", values, str, "text")
     prompts, references, questions = fields

@@ -190,8 +190,8 @@ class Table:
         for rule, holds in self.rules.items():
             broken = frame.select(~holds.fill_null(value=True)).to_series()
             if broken.any():
-                place = f", unlike in row {broken.arg_max()}" if len(broken) > 1 else ""
-                raise InputError(f"{rule}{place}")
+                where = f", unlike in row {broken.arg_max()}" if len(broken) > 1 else ""
+                raise InputError(f"{rule}{where}")
         return frame
 
 

@@ -175,11 +175,11 @@ def on_this_machine(
 
     from cadmus.model.rate import dtype_of, matmul_rate
 
-    cpu, place = torch.device("cpu"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rate = matmul_rate(place, dtype_of(runs[0].config.train.precision, place))
+    cpu, accelerator = torch.device("cpu"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rate = matmul_rate(accelerator, dtype_of(runs[0].config.train.precision, accelerator))
     table = read_model(devices, Devices)
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
-    same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == (place != cpu)]
+    same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == (accelerator != cpu)]
     nearest = min(same_kind or table, key=lambda name: abs(math.log(peaks[name] / rate)))
     hours = min(estimate.hours for estimate in estimates if estimate.device == nearest)
 

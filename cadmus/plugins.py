@@ -90,8 +90,8 @@ def extended(*kinds: str) -> Callable[[type[S]], type[S]]:
         for kind in kinds:
             for name, (lab, of_lab) in declared(kind).items():
                 if name in section.model_fields:
-                    place = FOLDER / lab / "settings.py"
-                    raise InputError(f"{place}: {kind}: {name!r} is one of the core; rename it")
+                    file = FOLDER / lab / "settings.py"
+                    raise InputError(f"{file}: {kind}: {name!r} is one of the core; rename it")
                 is_field = isinstance(of_lab, FieldInfo)
                 fields[name] = (of_lab.annotation, of_lab) if is_field else (of_lab, of_lab())
         return create_model(

@@ -298,7 +298,7 @@ def _decode_parquet(data: bytes, table: "Table") -> tuple["pl.DataFrame", dict[s
     if footer.num_rows > MOST_ROWS:
         raise ValueError(f"{footer.num_rows:,} rows; at most {MOST_ROWS:,} are read")
     metadata = {key.decode(): text.decode() for key, text in (footer.metadata or {}).items()}
-    stored = {footer.schema.column(place).path for place in range(footer.num_columns)}
+    stored = {footer.schema.column(index).path for index in range(footer.num_columns)}
     texts = [name for name, column in table.columns.items() if column.type is str and name in stored]
     with pq.ParquetFile(pa.BufferReader(data), metadata=footer, read_dictionary=texts) as file:
         decoded = file.read([name for name in file.schema_arrow.names if name in table.columns])

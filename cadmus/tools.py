@@ -76,8 +76,8 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
     pending = list(modules)
     while pending:
         module = pending.pop()
-        place = Path(__file__).parent.joinpath(*module.split(".")[1:])
-        candidates = (place.with_suffix(".py"), place / "__init__.py")
+        stem = Path(__file__).parent.joinpath(*module.split(".")[1:])
+        candidates = (stem.with_suffix(".py"), stem / "__init__.py")
         path = next((path for path in candidates if path.is_file()), None)
         # A name inside a module has no file.
         if path and module not in sources and not _UNTRACKED.fullmatch(module):

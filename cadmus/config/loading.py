@@ -197,13 +197,13 @@ def validate(values: Any, model: type[T], source: str, fix: str | None = None) -
         raise InputError(f"{source}: {_describe(error, model)}{f'; {fix}' if fix else ''}") from None
 
 
-def _without_removed(values: Any, source: str, place: str = "") -> Any:
+def _without_removed(values: Any, source: str, section: str = "") -> Any:
     """Return values without fields of :data:`REMOVED`; one that is in use is an error."""
     if not isinstance(values, dict):
         return values
     kept = {}
     for key, value in values.items():
-        field = f"{place}.{key}"
+        field = f"{section}.{key}"
         # The config may be a part of a study or of a model's metadata.
         name = next((name for name in REMOVED if field.endswith(f".{name}")), None)
         if name is None:
@@ -334,9 +334,9 @@ def read_yaml(path: Path | str) -> Any:
             return yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
-            place = f", line {mark.line + 1}" if mark else ""
+            line = f", line {mark.line + 1}" if mark else ""
             reason = getattr(error, "problem", None) or getattr(error, "reason", error)
-            raise InputError(f"{path}{place}: not valid YAML: {reason}") from None
+            raise InputError(f"{path}{line}: not valid YAML: {reason}") from None
 
 
 def _describe(error: ValidationError, model: Any) -> str:

@@ -124,13 +124,13 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     # By the evaluation of the last seed.
     variants: dict[str, str] = {}
     for variant, changes in study.variants.items():
-        place = f"{source}: {STUDY}: {variant}"
-        config = _parse_variant(base, changes, place)
+        named = f"{source}: {STUDY}: {variant}"
+        config = _parse_variant(base, changes, named)
         data = config.dataset_digest()
         runs += [_run(variant, config, data, seed) for seed in study.seeds]
         known = variants.setdefault(runs[-1].evaluation, variant)
         if known != variant:
-            raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
+            raise InputError(f"{named}: is the same as {known}; remove one, or change another field")
     metrics = list(TRAINING_LOSSES)
     for run in runs:
         for experiment in study.experiments:
@@ -142,13 +142,13 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     return StudyRuns(name, study, tuple(runs))
 
 
-def _parse_variant(base: dict[str, Any], changes: dict[str, Any], place: str) -> Config:
+def _parse_variant(base: dict[str, Any], changes: dict[str, Any], named: str) -> Config:
     for key in ("name", "extends", STUDY):
         if key in changes:
-            raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
-    config = parse_config(merged(base, changes), place)
+            raise InputError(f"{named}: {key}: cannot differ between the runs of a study")
+    config = parse_config(merged(base, changes), named)
     if "seed" in changes.get("train", {}):
-        raise InputError(f"{place}: train.seed: list the seeds in {STUDY}.seeds")
+        raise InputError(f"{named}: train.seed: list the seeds in {STUDY}.seeds")
     return config
 
 

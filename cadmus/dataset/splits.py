@@ -14,7 +14,7 @@ import numpy as np
 
 from cadmus.config import OOD, SPLITS, Dataset, OODRule
 from cadmus.programs import Programs, Samples
-from cadmus.templates.behavior import places
+from cadmus.templates.behavior import fractions
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
@@ -39,10 +39,10 @@ def split_of(programs: Programs, eval_fraction: float) -> np.ndarray:
 
 def split_of_hashes(hashed: np.ndarray, eval_fraction: float) -> np.ndarray:
     """As :func:`split_of`, for the hashes of programs."""
-    place = (hashed >> np.uint64(11)).astype(np.float64) / 2.0**53
+    fraction = (hashed >> np.uint64(11)).astype(np.float64) / 2.0**53
     split = np.full(len(hashed), TRAIN, np.uint8)
-    split[place < 2 * eval_fraction] = TEST
-    split[place < eval_fraction] = VALIDATION
+    split[fraction < 2 * eval_fraction] = TEST
+    split[fraction < eval_fraction] = VALIDATION
     return split
 
 
@@ -65,7 +65,7 @@ class Seen:
 
     def __init__(self, capacity: int) -> None:
         size = 1 << max(4, int(2 * capacity - 1).bit_length())
-        # 0 marks a free place. A hash of 0 is stored as 1, which can drop one program in 2^64.
+        # 0 marks a free slot. A hash of 0 is stored as 1, which can drop one program in 2^64.
         self._table = np.zeros(size, np.uint64)
 
     def add(self, hashes: np.ndarray) -> np.ndarray:
@@ -79,11 +79,11 @@ def _add(table: np.ndarray, hashes: np.ndarray) -> np.ndarray:  # pragma: no cov
     new = np.zeros(len(hashes), np.bool_)
     for i in range(len(hashes)):
         wanted = max(hashes[i], np.uint64(1))
-        place = wanted & mask
-        while table[place] != 0 and table[place] != wanted:
-            place = (place + np.uint64(1)) & mask
-        if table[place] == 0:
-            table[place] = wanted
+        slot = wanted & mask
+        while table[slot] != 0 and table[slot] != wanted:
+            slot = (slot + np.uint64(1)) & mask
+        if table[slot] == 0:
+            table[slot] = wanted
             new[i] = True
     return new
 
@@ -104,7 +104,7 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
         pieces = (Programs.from_strings([piece]).take(every) for piece in rule.contains)
         return np.any([samples.programs.contain(piece) for piece in pieces], axis=0)
     if rule.functions is not None:
-        return places(samples.programs) < rule.functions
+        return fractions(samples.programs) < rule.functions
     if samples.x is None or samples.y is None:
         return np.zeros(len(samples), np.bool_)
     return _matches_values(rule, samples.x, samples.y)

@@ -98,14 +98,14 @@ def _false_prompts(programs: Programs) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def _first_fair(programs: Programs, row: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Return the first of each program's prompts after which its own rest ignores no value: int64."""
     chosen: list[np.ndarray] = []
-    places = np.arange(len(row))
+    indices = np.arange(len(row))
     # In rounds, because executing the rest of every prompt takes much longer.
-    while len(places):
-        best = places[np.flatnonzero(np.diff(row[places], prepend=-1))]
+    while len(indices):
+        best = indices[np.flatnonzero(np.diff(row[indices], prepend=-1))]
         tried = programs.take(row[best])
         fair = ~ignores(tried.prefixes(length[best]), tried.suffixes(length[best]))
         chosen.append(best[fair])
-        places = np.setdiff1d(places[~np.isin(row[places], row[best[fair]])], best)
+        indices = np.setdiff1d(indices[~np.isin(row[indices], row[best[fair]])], best)
     return np.sort(np.concatenate([np.empty(0, np.int64), *chosen]))
 
 

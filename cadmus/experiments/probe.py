@@ -221,8 +221,8 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, np.n
                 held = np.empty((min(fitting, layers - first), *shape), np.float32)
             held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
         assert held is not None, "there are programs"
-        for place, of_layer in enumerate(held):
-            yield first + place, of_layer
+        for offset, of_layer in enumerate(held):
+            yield first + offset, of_layer
         first += len(held)
 
 

@@ -24,7 +24,7 @@ def draw_accuracies(accuracies: pl.DataFrame) -> Figure:
     asked = accuracies.filter(pl.col("metric").is_in(["solved", "fits"]), policy="model").to_dicts()
     figure = Figure(figsize=(style.PAGE, 0.9 + 0.24 * len(asked)))
     axes = figure.subplots()
-    for place, row in enumerate(reversed(asked)):
+    for height, row in enumerate(reversed(asked)):
         question, metric = row["question"], row["metric"]
         of_question = accuracies.filter(question=question)
         ceilings = of_question.filter(policy="model", metric=CEILING)["accuracy"].to_list()
@@ -32,27 +32,27 @@ def draw_accuracies(accuracies: pl.DataFrame) -> Figure:
         # Added templates may have no baseline.
         without = best_baseline(of_question.filter(pl.col("policy") != EXECUTING), metric)["accuracy"]
         for low in without:
-            axes.plot([low, best], [place, place], color="#CCCCCC", lw=4, zorder=0, solid_capstyle="butt")
-            _mark(axes, low, place, "D", "best baseline that executes nothing", color=style.GRAY)
+            axes.plot([low, best], [height, height], color="#CCCCCC", lw=4, zorder=0, solid_capstyle="butt")
+            _mark(axes, low, height, "D", "best baseline that executes nothing", color=style.GRAY)
         for high in of_question.filter(policy=EXECUTING, metric=metric)["accuracy"].drop_nulls():
             _mark(
                 axes,
                 high,
-                place,
+                height,
                 "s",
                 "search through the training completions",
                 color=style.ORANGE,
                 mfc="white",
             )
-        _mark(axes, best, place, "|", "best possible", color="black", ms=11, mew=1.5)
+        _mark(axes, best, height, "|", "best possible", color="black", ms=11, mew=1.5)
         if row["paper"] is not None and row["paper"] <= best:
-            _mark(axes, row["paper"], place, "x", "paper, 280M parameters", color=style.PURPLE)
+            _mark(axes, row["paper"], height, "x", "paper, 280M parameters", color=style.PURPLE)
         elif row["paper"] is not None:
             # No answer can be that good by our grade, as examples leave several functions open.
             label = "paper, by a looser grade"
-            _mark(axes, row["paper"], place, "X", label, color=style.PURPLE, mfc="white", mew=0.8, ms=6)
+            _mark(axes, row["paper"], height, "X", label, color=style.PURPLE, mfc="white", mew=0.8, ms=6)
         bars = [[row["accuracy"] - row["low"]], [row["high"] - row["accuracy"]]]
-        _mark(axes, row["accuracy"], place, "o", "model", color=style.BLUE, xerr=bars)
+        _mark(axes, row["accuracy"], height, "o", "model", color=style.BLUE, xerr=bars)
     axes.set_yticks(range(len(asked)), [name(row["question"], row["metric"]) for row in reversed(asked)])
     axes.xaxis.set_major_formatter(style.PERCENT)
     axes.set(xlabel="solved", xlim=(0, 1.02), ylim=(-0.6, len(asked) - 0.4))

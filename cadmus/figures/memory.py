@@ -30,9 +30,9 @@ def draw(completions: pl.DataFrame) -> Figure:
     looks = {1: ("asked about in training", style.BLUE, "o", 0.1), 0: ("not", style.ORANGE, "D", -0.1)}
     for seen, (label, color, marker, shift) in looks.items():
         rows = accuracies.filter(seen=seen)
-        places = [names.index(name) + shift for name in rows["question"]]
+        heights = [names.index(name) + shift for name in rows["question"]]
         bars = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
-        axes.errorbar(rows["accuracy"], places, xerr=bars, fmt=marker, color=color, ms=4, label=label)
+        axes.errorbar(rows["accuracy"], heights, xerr=bars, fmt=marker, color=color, ms=4, label=label)
     axes.set_yticks(range(len(names)), [title(name) for name in names])
     axes.xaxis.set_major_formatter(style.PERCENT)
     axes.set(xlabel="solved", ylim=(-0.6, len(names) - 0.4))

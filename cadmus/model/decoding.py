@@ -118,8 +118,8 @@ class LeftToRight:
             for row, predicted in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
                 following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
                 # The last instruction of the prompt predicts the first one of the completion.
-                places = prompt_length[row] - 1 + np.arange(len(following))
-                total[row] = predicted[places, following].sum(dtype=np.float64)
+                indices = prompt_length[row] - 1 + np.arange(len(following))
+                total[row] = predicted[indices, following].sum(dtype=np.float64)
         return total
 
 
@@ -152,8 +152,8 @@ class TokenSampler:
         nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
         reached = nucleus.cumsum(-1)
         uniform = torch.from_numpy(self._draw(rows))
-        places = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1)  # of the nucleus, not of 1
-        return order.gather(-1, places[:, None])[:, 0].numpy()
+        indices = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1)  # of the nucleus, not of 1
+        return order.gather(-1, indices[:, None])[:, 0].numpy()
 
     def _draw(self, rows: np.ndarray) -> np.ndarray:
         """Return the next uniform number of each row."""

@@ -223,7 +223,7 @@ class Cadmus:
     def logits_from(self, states: torch.Tensor, layer: int, ends: torch.Tensor) -> torch.Tensor:
         """Return logits after the tokens ``ends``, (n,), from a layer's output, with gradients: (n, V)."""
         rows, length, _ = states.shape
-        positions, visible = self._places(rows, length)
+        positions, visible = self._positions(rows, length)
         x = last(chain([states], self.model.continued(states, layer, positions, visible)))
         return self.model.logits(x[torch.arange(rows, device=self.device), ends])
 
@@ -266,13 +266,13 @@ class Cadmus:
     def _inputs(self, programs: Programs) -> Inputs:
         """Return the inputs for one program per row; padding follows it, to which no token of it attends."""
         tokens = torch.from_numpy(programs.to_tokens()).to(self.device)
-        positions, visible = self._places(*tokens.shape)
+        positions, visible = self._positions(*tokens.shape)
         if not self.causal:
             lengths = torch.from_numpy(programs.lengths).to(self.device)
             visible = (positions < lengths[:, None])[:, None].expand(-1, tokens.shape[1], -1)
         return tokens, positions, visible
 
-    def _places(self, rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _positions(self, rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         positions = torch.arange(length, device=self.device).expand(rows, -1)
         visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
         return positions, visible
@@ -290,13 +290,13 @@ class Cadmus:
 
         The prompts are in order of length.
         """
-        _, firsts, places = np.unique(prompts.to_strings(), return_index=True, return_inverse=True)
+        _, firsts, index = np.unique(prompts.to_strings(), return_index=True, return_inverse=True)
         distinct = np.sort(firsts)
         longest = int(prompts.lengths.max())
         cache = Cache(self.model.sizes, len(distinct), longest, self.model.embed_in.weight)
         logits = self.prompt_logits(prompts.take(distinct), cache)
         if len(distinct) < len(prompts):
-            rows = torch.from_numpy(np.searchsorted(distinct, firsts[places])).to(self.device)
+            rows = torch.from_numpy(np.searchsorted(distinct, firsts[index])).to(self.device)
             logits = logits[rows]
             cache.keep(rows, longest)
         return logits, cache

@@ -124,20 +124,20 @@ def _draw_points(
 ) -> None:
     """Draw points and intervals, the columns ``names``, from the top in the order of ``rows`` by ``key``."""
     # The metrics of a row are spread over half of it.
-    place = 0.5 * (0.5 - (pl.int_range(pl.len()) + 0.5) / pl.len()).over(key)
+    offset = 0.5 * (0.5 - (pl.int_range(pl.len()) + 0.5) / pl.len()).over(key)
     row = len(rows) - 1 - pl.col(key).replace_strict(rows, range(len(rows)), return_dtype=pl.Float64)
-    placed = part.with_columns((row + place).alias("place"))
+    placed = part.with_columns((row + offset).alias("height"))
     for points in placed.partition_by("metric", maintain_order=True):
-        metric, places = points["metric"][0], points["place"]
+        metric, heights = points["metric"][0], points["height"]
         color, marker = looks.get(metric, (style.GRAY, "o"))
         scale = 1 if metric in LOSSES else 100
         point, low, high = (scale * points[name] for name in names)
-        axes.hlines(places, low.fill_null(point), high.fill_null(point), color)
+        axes.hlines(heights, low.fill_null(point), high.fill_null(point), color)
         label = None if metric in LOSSES else metric.replace("_", " ")
-        axes.plot(point, places, ls="", marker=marker, ms=3.5, color=color, label=label)
+        axes.plot(point, heights, ls="", marker=marker, ms=3.5, color=color, label=label)
         if names is _DIFFERENCE:
             within = ~(low * high > 0).fill_null(value=False)
-            axes.plot(point.filter(within), places.filter(within), marker, ms=2, color="white")
+            axes.plot(point.filter(within), heights.filter(within), marker, ms=2, color="white")
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(True, axis="x")
     if names is _DIFFERENCE:

@@ -37,8 +37,8 @@ def page(study: Results, compared: pl.DataFrame) -> str:
         pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
     )
     rows = [
-        [escape(name), f"{flops:.3g}", f"{seconds:.0f}", code(places)]
-        for name, flops, seconds, places in costs.rows()
+        [escape(name), f"{flops:.3g}", f"{seconds:.0f}", code(directories)]
+        for name, flops, seconds, directories in costs.rows()
     ]
     missing = [
         f"- {escape(variant)}, seed {seed}: {escape(reason)}\n" for variant, seed, reason in study.missing

@@ -44,11 +44,11 @@ def answer(outcome: Outcome, labels: np.ndarray | None = None) -> Programs:
 
 def _sequence_answer(outcome: Outcome) -> Programs:
     elements = []
-    for place in range(int(outcome.length.max(initial=0))):
-        plain = numeral(outcome.values[:, place])
-        decoration = outcome.decorations[:, place]
+    for index in range(int(outcome.length.max(initial=0))):
+        plain = numeral(outcome.values[:, index])
+        decoration = outcome.decorations[:, index]
         decorated = only_where(join((decoration + ord("0")).astype(np.uint8), b":"), decoration > 0)
-        elements.append(only_where(join(plain, decorated, b"b"), outcome.length > place))
+        elements.append(only_where(join(plain, decorated, b"b"), outcome.length > index))
     return join(nothing(len(outcome.length)), b"u", *elements, b"Y")
 
 

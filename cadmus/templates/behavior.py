@@ -57,7 +57,7 @@ FRESH_INPUTS = 32
 """Inputs on which two functions must agree."""
 _AT_ONCE = 1 << 13  # functions called at once, for memory: each with all fresh inputs
 _DEFINITION = r"\\([^;]*);?"
-_KNOWN_PLACES: dict[tuple[str | None, str], float] = {}
+_KNOWN: dict[tuple[str | None, str], float] = {}
 """Places by body and name of the calls; there are fewer than a million in a sampled shard."""
 
 
@@ -128,8 +128,8 @@ def functions(grammar: Grammar, calls: str) -> Functions:
     return Functions(definitions.take(first), probability / probability.sum(), spellings, np.array(spelled))
 
 
-def places(programs: Programs) -> np.ndarray:
-    r"""Return the place of the function that each program defines, from 0 to 1: float64, shape (n,).
+def fractions(programs: Programs) -> np.ndarray:
+    r"""Return what the function that each program defines is hashed to, from 0 to 1: float64, shape (n,).
 
     It depends alone on what the function computes of numbers, pairs or sequences, as the program calls it,
     and not on the dataset. NaN where a program does not define one function and call it.
@@ -147,10 +147,10 @@ def places(programs: Programs) -> np.ndarray:
     # Programs of a shard share functions, and each takes 32 calls.
     distinct = keys.drop_nulls().unique(maintain_order=True)
     for name, calls in fresh_calls(Dataset().model_dump_json()).items():
-        bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in _KNOWN_PLACES]
+        bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in _KNOWN]
         computed = behavior(Programs.from_strings(rf"\{body};" for body in bodies), calls)
         # The golden ratio (Fibonacci hashing) scatters sums; those of small results are small.
         scattered = computed.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        body_places = (scattered >> np.uint64(11)) / 2.0**53  # a float64 has 53 bits
-        _KNOWN_PLACES.update(zip(((body, name) for body in bodies), body_places.tolist(), strict=True))
-    return np.array([_KNOWN_PLACES.get(key, np.nan) for key in keys.iter_rows()], np.float64)
+        of_bodies = (scattered >> np.uint64(11)) / 2.0**53  # a float64 has 53 bits
+        _KNOWN.update(zip(((body, name) for body in bodies), of_bodies.tolist(), strict=True))
+    return np.array([_KNOWN.get(key, np.nan) for key in keys.iter_rows()], np.float64)

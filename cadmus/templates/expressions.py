@@ -170,7 +170,7 @@ def _draw_between(
     """Return a number from ``below[v]`` to ``below[v + 1] - 1`` for each value, -1 if there is none."""
     numbers = np.full(len(values), -1, np.int64)
     for i in range(len(values)):
-        place = values[i] - smallest
-        if 0 <= place < len(below) - 1 and below[place] < below[place + 1]:
-            numbers[i] = below[place] + int(random[i] * (below[place + 1] - below[place]))
+        index = values[i] - smallest
+        if 0 <= index < len(below) - 1 and below[index] < below[index + 1]:
+            numbers[i] = below[index] + int(random[i] * (below[index + 1] - below[index]))
     return numbers

@@ -40,11 +40,11 @@ def subroutines(draw: Draw, n: int) -> Samples:
     y = np.where(equal, x, draw.values(n, COMPARED))
     # Not after the last definition, which is the one that may be asked for.
     earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
-    places = (*np.sort(earlier, axis=0), last)
+    numbers = (*np.sort(earlier, axis=0), last)
 
     def definitions_at(where: int) -> Programs:
-        pairs = zip(definitions, places, strict=True)
-        return join(*(only_where(definition, place == where) for definition, place in pairs))
+        pairs = zip(definitions, numbers, strict=True)
+        return join(*(only_where(definition, number == where) for definition, number in pairs))
 
     compared = join(call, definitions_at(BETWEEN), draw.expression(y, COMPARED), comparator(x, y))
     programs = join(definitions_at(BEFORE), compared, definitions_at(AFTER))

@@ -61,8 +61,8 @@ class ValueSampler:
 
     def has(self, values: np.ndarray) -> np.ndarray:
         """Tell which of ``values`` are in the range and have an expression: bool, of the same shape."""
-        places = np.clip(values - self._low, 0, len(self._possible) - 1)
-        return self._possible[places] & (places == values - self._low)
+        indices = np.clip(values - self._low, 0, len(self._possible) - 1)
+        return self._possible[indices] & (indices == values - self._low)
 
 
 def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -93,6 +93,6 @@ def _alias_draw(
     result = np.empty(len(random), np.int64)
     for i in range(len(random)):
         scaled = random[i] * len(keep)
-        place = int(scaled)
-        result[i] = values[place if scaled - place < keep[place] else other[place]]
+        index = int(scaled)
+        result[i] = values[index if scaled - index < keep[index] else other[index]]
     return result

@@ -92,7 +92,7 @@ def counted(description: dict[str, Any], source: Path) -> dict[str, Any]:
     counts = dict(description)
     for name, section in (("model", config.Model), ("train", config.Train)):
         keys = {key: f"{name}.{key}" for key in section.model_fields}
-        known = {key: counts.pop(place) for key, place in keys.items() if place in counts}
+        known = {key: counts.pop(field) for key, field in keys.items() if field in counts}
         values = config.what_counts(config.validate(known, section, f"{source}: {name}"))
         counts |= {keys[key]: value for key, value in values.items()}
     return counts

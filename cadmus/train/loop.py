@@ -306,9 +306,9 @@ class Training:
         """Save a checkpoint; the metrics before it are on disk first, so a resumed run has all of them."""
         if self.place.rank == 0:
             self.metrics.flush()
-        place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
+        directory, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
         values = {"progress": self.progress, "order": self.order.state()}
-        checkpoint.save(self.engine, place, self.step, self.description, values, keep)
+        checkpoint.save(self.engine, directory, self.step, self.description, values, keep)
 
     def _export(self, directory: Path, validation: "Validation | None" = None) -> dict[str, Any]:
         """Export the model; return what ``validation``, which the first rank has, measures."""

@@ -46,13 +46,13 @@ class RunPaths:
         named["partial metrics"] = partial.metrics
         if self.snapshots is not None and partial.snapshots is not None:
             named |= {"snapshots": self.snapshots, "partial snapshots": partial.snapshots}
-        # Two names of one file, by a link, are one place.
-        places = {name: Path(os.path.realpath(path)) for name, path in named.items()}
-        for one, other in combinations(places, 2):
-            if places[one] == places[other]:
+        # Two names of one file, by a link, are one file.
+        real = {name: Path(os.path.realpath(path)) for name, path in named.items()}
+        for one, other in combinations(real, 2):
+            if real[one] == real[other]:
                 raise InputError(f"{named[one]}: for {one} and {other}; choose another path for one of them")
-        for name, place in places.items():
-            if places["export"] in place.parents:
+        for name, path in real.items():
+            if real["export"] in path.parents:
                 problem = f"{name} inside the directory of the export, {self.export}"
                 raise InputError(f"{named[name]}: {problem}; choose another path")
         if self.metrics.suffix != ".jsonl":

@@ -18,7 +18,7 @@ from cadmus.evaluate.posterior import (
 )
 from cadmus.programs import Programs, join
 from cadmus.templates import complete_algorithm
-from cadmus.templates.behavior import places
+from cadmus.templates.behavior import fractions
 from cadmus.templates.complete_algorithm import kind_of
 from cadmus.templates.grammar import Grammar
 from cadmus.templates.induction import computes
@@ -96,7 +96,7 @@ def test_functions_that_a_rule_keeps_out_are_possible_in_ood_alone():
         for prompt in prompts(asked):
             of = posterior(prompt, ruled, split)
             programs = join(prompt.encode(), of.definitions)
-            assert (places(programs) < 0.3).any() == kept
+            assert (fractions(programs) < 0.3).any() == kept
 
 
 @pytest.fixture

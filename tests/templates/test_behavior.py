@@ -6,13 +6,13 @@ import pytest
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.programs import Programs
-from cadmus.templates.behavior import behavior, fresh_calls, functions, places
+from cadmus.templates.behavior import behavior, fractions, fresh_calls, functions
 from cadmus.templates.grammar import Grammar
 from cadmus.vm.reference import run
 
 
-def places_of(*texts):
-    return places(Programs.from_strings(texts))
+def fractions_of(*texts):
+    return fractions(Programs.from_strings(texts))
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def test_functions_are_equal_if_they_compute_the_same(calls, same, other):
     assert last != first
 
 
-def test_the_place_depends_on_what_is_computed_of_what():
-    assert len(set(places_of(r"3f6=\2*;", r"\E+;3f6=", r"u3bmu6bY\2*;", r"u3b7bEm:\2*;"))) == 1
-    of_sequence, of_number, of_pair = places_of(r"u3bfu6bY\2*;", r"3f6=\2*;", r"34F6=\2*;")
+def test_the_fraction_depends_on_what_is_computed_of_what():
+    assert len(set(fractions_of(r"3f6=\2*;", r"\E+;3f6=", r"u3bmu6bY\2*;", r"u3b7bEm:\2*;"))) == 1
+    of_sequence, of_number, of_pair = fractions_of(r"u3bfu6bY\2*;", r"3f6=\2*;", r"34F6=\2*;")
     assert len({of_sequence, of_number, of_pair}) == 3
-    assert places_of(r"u3b4b1l8=\+;") == places_of(r"34F7=\s+;")
-    assert np.isnan(places_of("12+3=", r"\2*;", r"3f\2*;4g\3*;")).all()
+    assert fractions_of(r"u3b4b1l8=\+;") == fractions_of(r"34F7=\s+;")
+    assert np.isnan(fractions_of("12+3=", r"\2*;", r"3f\2*;4g\3*;")).all()
 
 
-def test_places_are_uniform():
+def test_fractions_are_uniform():
     drawn = sample(Dataset(), 1, "complete_algorithm", "train", 0, 20_000)
-    found = np.unique(places(drawn.programs))
+    found = np.unique(fractions(drawn.programs))
     assert len(found) > 3_000
     # Kolmogorov and Smirnov: at a distance of 1.95 / sqrt(n), p is below 0.1%.
     assert np.abs(found - np.arange(len(found)) / len(found)).max() < 1.95 / np.sqrt(len(found))

@@ -1,11 +1,11 @@
 """Multinomial logistic regression from the tokens of a prompt to its completion: it executes nothing.
 
-A feature is a token at a place, counted from either end of the prompt, so that prompts of several lengths
-line up, or also a pair of neighbors at a place. A class is one of the most frequent completions. The
+A feature is a token at a position, counted from either end of the prompt, so that prompts of several lengths
+line up, or also a pair of neighbors at a position. A class is one of the most frequent completions. The
 regression is fitted by Adam without a penalty: for Table 3 of ``quick``, scikit-learn's
 ``LogisticRegression`` (tolerance 1e-3) takes 2.9 times the CPU time.
 
-Shape suffixes: N prompts, P places, C classes.
+Shape suffixes: N prompts, P positions, C classes.
 """
 
 from collections import Counter
@@ -44,9 +44,9 @@ class Linear:
         class_of = {text: number for number, text in enumerate(self._classes)}
         classes_N = torch.tensor([class_of.get(text, -1) for text in texts])
         kept = np.flatnonzero(classes_N >= 0)
-        self._places = int(prompts.lengths.max(initial=1))
+        self._positions = int(prompts.lengths.max(initial=1))
         self._operators_only, self._pairs = operators_only, pairs
-        found = np.unique(self._at_places(prompts.take(kept)))
+        found = np.unique(self._at_positions(prompts.take(kept)))
         self._known = found[found >= 0]
         self._padding = len(self._known)
         self._weights_FC = torch.zeros(self._padding + 1, len(self._classes), requires_grad=True)
@@ -83,29 +83,29 @@ class Linear:
 
     def _features(self, prompts: Programs) -> torch.Tensor:
         """Return the number of each feature, ``_padding`` for what a prompt has not: int64, shape (n, P)."""
-        features_NP = self._at_places(prompts)
+        features_NP = self._at_positions(prompts)
         row = np.minimum(np.searchsorted(self._known, features_NP), len(self._known) - 1)
         return torch.from_numpy(np.where(self._known[row] == features_NP, row, self._padding))
 
-    def _at_places(self, prompts: Programs) -> np.ndarray:
-        """Return the tokens or pairs of tokens at each place, with the place; -1 beyond a prompt."""
-        place = np.arange(self._places)
+    def _at_positions(self, prompts: Programs) -> np.ndarray:
+        """Return the tokens or pairs of tokens at each position, with the position; -1 beyond a prompt."""
+        position = np.arange(self._positions)
         features: list[np.ndarray] = []
         for starts, step in ((prompts.offsets[:-1], 1), (prompts.offsets[1:] - 1, -1)):
             tokens = [
                 np.where(
-                    place + ahead < prompts.lengths[:, None],
-                    self._tokens(prompts, starts[:, None] + step * (place + ahead)),
+                    position + ahead < prompts.lengths[:, None],
+                    self._tokens(prompts, starts[:, None] + step * (position + ahead)),
                     -1,
                 )
                 for ahead in range(self._pairs + 1)
             ]
             for token, *others in (tokens[:1], tokens)[: self._pairs + 1]:
-                of_place = place + self._places * len(features)
+                of_position = position + self._positions * len(features)
                 numbers = token
                 for other in others:
                     numbers = np.where(other < 0, -1, numbers * isa.VOCABULARY_SIZE + other)
-                features.append(np.where(numbers < 0, -1, numbers + isa.VOCABULARY_SIZE**2 * of_place))
+                features.append(np.where(numbers < 0, -1, numbers + isa.VOCABULARY_SIZE**2 * of_position))
         return np.hstack(features)
 
     def _tokens(self, prompts: Programs, at: np.ndarray) -> np.ndarray:

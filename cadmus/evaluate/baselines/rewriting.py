@@ -64,13 +64,13 @@ def _defined(prompt: str, body: str) -> str:
         if set(missing) & set(other):
             for call in _CALLS[number]:
                 top = top.replace(call, other, 1)
-    place = next((k for k, symbol in enumerate(top) if symbol in missing), None)
-    if place is None:
+    index = next((k for k, symbol in enumerate(top) if symbol in missing), None)
+    if index is None:
         return rf"\{body.replace('A', '').replace('V', '')};"
     value = _last_expression(top[:-1])
-    between = top[place + 1 : len(top) - 1 - len(value)]
-    argument = _last_expression(top[:place])
-    below = top[: place - len(argument)]
+    between = top[index + 1 : len(top) - 1 - len(value)]
+    argument = _last_expression(top[:index])
+    below = top[: index - len(argument)]
     if between == "+" and below:
         value = f"{value}{below}-"  # if x + f = V, then f = V - x
     elif between == "-" and below:
@@ -84,11 +84,11 @@ def _defined(prompt: str, body: str) -> str:
 def _last_expression(text: str) -> str:
     """Return the shortest end of some instructions that leaves one value and takes none."""
     needed = 1
-    for place in range(len(text) - 1, -1, -1):
-        row = isa.BY_SYMBOL[text[place]]
+    for index in range(len(text) - 1, -1, -1):
+        row = isa.BY_SYMBOL[text[index]]
         needed += row.inputs - row.outputs
         if needed == 0:
-            return text[place:]
+            return text[index:]
     return text
 
 

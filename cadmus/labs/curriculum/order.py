@@ -81,8 +81,8 @@ class Groups(Order):
         """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
         rng, weights = generator(self.seed, "order", step), self.weights(step)
         groups = rng.choice(len(weights), batch_size, p=weights / weights.sum())
-        places = offsets_of(self._counts)[groups] + rng.integers(self._counts[groups])
-        return places if self._sorted is None else self._sorted[places]
+        indices = offsets_of(self._counts)[groups] + rng.integers(self._counts[groups])
+        return indices if self._sorted is None else self._sorted[indices]
 
     def weights(self, step: int) -> np.ndarray:
         """Return the weights of the groups in a step, counted from 0: shape (groups,)."""

@@ -17,9 +17,9 @@ class Curriculum(Section):
         return self.order != "mixture"
 
     def check(self, run: Any) -> None:
-        place = "train.curriculum"
+        section = "train.curriculum"
         if self.order == "solving" and run.model.attention != "causal":
-            raise ValueError(f"{place}.order: solving needs model.attention causal")
+            raise ValueError(f"{section}.order: solving needs model.attention causal")
 
 
 TRAIN = {"curriculum": Curriculum}

@@ -34,7 +34,7 @@ NOTHING = -1
 IMPOSSIBLE = -1e9
 """Logit of a completion that would be too long."""
 Fill = Callable[[Tensor, np.ndarray, np.ndarray], np.ndarray]
-"""Maps logits (n, V), their rows and their places on the canvas, both int64 of shape (n,), to tokens, also
+"""Maps logits (n, V), their rows and their positions on the canvas, both int64 of shape (n,), to tokens, also
 int64 of shape (n,)."""
 
 
@@ -43,13 +43,13 @@ class Order:
 
     def __init__(self, decoding: Decoding, n: int, seed: int = 0, first: int = 0) -> None:
         self.name, self.tokens = decoding.order, decoding.tokens
-        # Of each place that there may be: a canvas has the same numbers, whatever the others are.
+        # Of each position that there may be: a canvas has the same numbers, whatever the others are.
         ranks = generator(seed, "order") if self.name == "random" else None
         shape = first + n, isa.VOCABULARY_SIZE
         self._ranks = None if ranks is None else ranks.random(shape)[first:]
 
-    def places(self, logits_RCV: Tensor, masked_RC: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the masked places that a step replaces: int64, (tokens, R), -1 where a row has fewer."""
+    def positions(self, logits_RCV: Tensor, masked_RC: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the masked positions that a step replaces: int64, (tokens, R), -1 where a row has fewer."""
         columns = np.arange(masked_RC.shape[1])
         if self.name == "left":
             score_RC = np.broadcast_to(-columns, masked_RC.shape)
@@ -137,9 +137,9 @@ class Unmasking:
         def predict(rows: np.ndarray) -> None:
             add(model.prompt_logits(prompts.take(rows)).cpu(), rows, completions.lengths[rows])
 
-        def restore(logits: Tensor, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-            add(logits, rows, truth_RC[rows, places])
-            return truth_RC[rows, places]
+        def restore(logits: Tensor, rows: np.ndarray, positions: np.ndarray) -> np.ndarray:
+            add(logits, rows, truth_RC[rows, positions])
+            return truth_RC[rows, positions]
 
         model.in_batches(predict, prompts.lengths)
         left = Order(Decoding(order="left"), len(programs))
@@ -183,9 +183,9 @@ def fill(
                 rows, canvas_RC, masked_RC, lengths = (x[live] for x in (rows, canvas_RC, masked_RC, lengths))
                 cache.keep(torch.from_numpy(live).to(model.device), int(lengths.max()) + longest)
             logits_RCV = canvas_logits(model, canvas_RC, lengths, canvas_lengths[rows], cache)
-            for places in order.places(logits_RCV, masked_RC, rows):
-                some = np.flatnonzero(places >= 0)
-                at = places[some]
+            for positions in order.positions(logits_RCV, masked_RC, rows):
+                some = np.flatnonzero(positions >= 0)
+                at = positions[some]
                 tokens = choose(logits_RCV[some, at], rows[some], at)
                 canvas_RC[some, at] = tokens
                 tokens_RC[rows[some], at], steps_RC[rows[some], at] = tokens, step

@@ -60,8 +60,8 @@ def most_frequent(known: list[str], programs: Programs, starts: np.ndarray, hole
             counts[text[start - 1] + text[end]][text[start:end]] += 1
     best = {neighbors: found.most_common(1)[0][0] for neighbors, found in counts.items()}
     anywhere = Counter(best.values()).most_common(1)[0][0] if best else ""
-    places = zip(programs.to_strings(), starts.tolist(), strict=True)
-    return Programs.from_strings(best.get(text[at - 1] + text[at + hole], anywhere) for text, at in places)
+    starting = zip(programs.to_strings(), starts.tolist(), strict=True)
+    return Programs.from_strings(best.get(text[at - 1] + text[at + hole], anywhere) for text, at in starting)
 
 
 def metrics(results: pl.DataFrame) -> pl.DataFrame:

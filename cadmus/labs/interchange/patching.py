@@ -41,7 +41,7 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
     """Return the states of those pairs that a model gets right."""
     rows = rightly_answered(model, table)
     programs = {side: Programs.from_strings(table[side]) for side in ("base", "source")}
-    place = torch.arange(len(rows), device=model.device)
+    index = torch.arange(len(rows), device=model.device)
     states, tokens = {}, {}
     for side, prompts in programs.items():
         tokens[side] = torch.from_numpy(table[f"{side}_token"].to_numpy()[rows]).to(model.device)
@@ -50,7 +50,7 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
     answer = first_tokens(table["answer"])[rows]
     return Pairs(
         states["base"],
-        [x_RLD[place, tokens["source"]] for x_RLD in states["source"]],
+        [x_RLD[index, tokens["source"]] for x_RLD in states["source"]],
         tokens["base"],
         torch.from_numpy(programs["base"].lengths[rows] - 1).to(model.device),
         torch.from_numpy(answer).to(model.device),
@@ -82,12 +82,12 @@ def attributions(model: Cadmus, pairs: Pairs, layer: int, directions_FD: Tensor)
     the two states of a pair (integrated gradients, Sundararajan et al. 2017).
     """
     unit_FD = F.normalize(directions_FD.to(pairs.base[layer]), dim=1)
-    place = torch.arange(len(pairs.token), device=model.device)
-    change_RD = pairs.source[layer] - pairs.base[layer][place, pairs.token]
+    index = torch.arange(len(pairs.token), device=model.device)
+    change_RD = pairs.source[layer] - pairs.base[layer][index, pairs.token]
     effect_F = torch.zeros(len(unit_FD), device=model.device)
     for point in range(POINTS):
         moved_RD = ((point + 0.5) / POINTS * change_RD).requires_grad_()  # midpoint rule
-        x_RLD = pairs.base[layer].index_put((place, pairs.token), moved_RD, accumulate=True)
+        x_RLD = pairs.base[layer].index_put((index, pairs.token), moved_RD, accumulate=True)
         loss = F.cross_entropy(model.logits_from(x_RLD, layer, pairs.end), pairs.answer, reduction="sum")
         (gradient_RD,) = torch.autograd.grad(loss, [moved_RD])
         effect_F -= ((change_RD @ unit_FD.T) * (gradient_RD @ unit_FD.T)).mean(0)
@@ -99,12 +99,12 @@ def exchanged_logits(
 ) -> Tensor:
     """Return the logits after the bases, the span of a basis, or all, exchanged after a layer: (n, V)."""
     x_RLD, token = pairs.base[layer][rows].clone(), pairs.token[rows]
-    place = torch.arange(len(x_RLD), device=x_RLD.device)
-    change_RD = pairs.source[layer][rows] - x_RLD[place, token]
+    index = torch.arange(len(x_RLD), device=x_RLD.device)
+    change_RD = pairs.source[layer][rows] - x_RLD[index, token]
     if basis_DK is not None:
         orthonormal_DK = torch.linalg.qr(basis_DK)[0]  # Adam's steps do not keep a basis orthonormal
         change_RD = change_RD @ orthonormal_DK @ orthonormal_DK.T
-    x_RLD = x_RLD.index_put((place, token), change_RD, accumulate=True)
+    x_RLD = x_RLD.index_put((index, token), change_RD, accumulate=True)
     return model.logits_from(x_RLD, layer, pairs.end[rows])
 
 

@@ -60,14 +60,14 @@ def choose(
     if settings.variable == "comparison":
         decided = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
         # The instruction before the comparator, whose state decides it; without one, the last.
-        places = np.where(decided, end - 2, end - 1)
+        answering = np.where(decided, end - 2, end - 1)
     else:
-        places = end - programs.lengths + np.maximum(prompt_length, 1) - 1
+        answering = end - programs.lengths + np.maximum(prompt_length, 1) - 1
         decided = learned & (prompt_length > 0) & (prompt_length < programs.lengths)
-        decided[decided] = ~np.isin(programs.data[places[decided] + 1], _COMPARATORS)
+        decided[decided] = ~np.isin(programs.data[answering[decided] + 1], _COMPARATORS)
     may_donate = decided | ~learned if settings.donors == "all" else decided
-    donors = places[may_donate & known[places]]
-    states = places[decided & known[places]]
+    donors = answering[may_donate & known[answering]]
+    states = answering[decided & known[answering]]
     states = states[rng.random(len(states)) < settings.fraction]
     # Half of the states stay where they are, so that the model sees both.
     shift = rng.uniform(-settings.shift, settings.shift, len(states)) * (rng.random(len(states)) < 0.5)

@@ -27,13 +27,13 @@ class LabelOnly(Section):
     def check(self, run: Any) -> None:
         if not self.fraction:
             return
-        place, batch_size = "train.label_only.fraction", run.train.batch_size
+        section, batch_size = "train.label_only.fraction", run.train.batch_size
         if run.model.attention != "causal":
-            raise ValueError(f"{place}: needs model.attention causal, got {self.fraction}")
+            raise ValueError(f"{section}: needs model.attention causal, got {self.fraction}")
         if not run.train.state_weight:
-            raise ValueError(f"{place}: needs a state_weight above 0; nothing else learns from them")
+            raise ValueError(f"{section}: needs a state_weight above 0; nothing else learns from them")
         if self.count(batch_size) == batch_size:
-            raise ValueError(f"{place}: leaves no other program of {batch_size}; lower it")
+            raise ValueError(f"{section}: leaves no other program of {batch_size}; lower it")
 
     def count(self, batch_size: int) -> int:
         """Return how many programs of a batch are label-only."""
@@ -81,15 +81,15 @@ class InterchangeTraining(Section):
     def check(self, run: Any) -> None:
         if not self.fraction:
             return
-        place, train = "train.interchange_training", run.train
+        section, train = "train.interchange_training", run.train
         if run.model.attention != "causal":
-            raise ValueError(f"{place}.fraction: needs model.attention causal, got {self.fraction}")
+            raise ValueError(f"{section}.fraction: needs model.attention causal, got {self.fraction}")
         missing = [
             name for name in self.labels if not (train.state_weight and getattr(train.state_labels, name))
         ]
         if missing:
             problem = f"{self.variable} needs state_labels.{missing[0]} and state_weight above 0"
-            raise ValueError(f"{place}.variable: {problem}")
+            raise ValueError(f"{section}.variable: {problem}")
 
 
 TRAIN = {"label_only": LabelOnly, "interchange_training": InterchangeTraining}

@@ -22,12 +22,12 @@ class OwnReward:
     It gets n tasks and n completions, each with its end ``.`` unless it was cut off, and returns n numbers.
     """
 
-    def __init__(self, place: str) -> None:
-        self.place = place
-        file, _, name = place.rpartition(":")
+    def __init__(self, named: str) -> None:
+        self.named = named
+        file, _, name = named.rpartition(":")
         spec = importlib.util.spec_from_file_location(Path(file).stem, file)
         if spec is None or spec.loader is None or not Path(file).is_file():
-            raise InputError(f"{place}: no file {file}; give FILE.py:FUNCTION")
+            raise InputError(f"{named}: no file {file}; give FILE.py:FUNCTION")
         module = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
@@ -35,7 +35,7 @@ class OwnReward:
             raise InputError(f"{file}: {type(error).__name__}: {error}") from error
         function = getattr(module, name, None)
         if not callable(function):
-            raise InputError(f"{place}: {file} has no function {name}")
+            raise InputError(f"{named}: {file} has no function {name}")
         self._function: Reward = function
 
     def __call__(self, question: str, completed: Completed) -> np.ndarray:
@@ -51,12 +51,12 @@ class OwnReward:
             rewards = [float(reward) for reward in self._function(tasks, texts)]
         except Exception as error:
             # The other ranks may have completions for which it works.
-            raise RankLocalError(f"{self.place}: {type(error).__name__}: {error}") from error
+            raise RankLocalError(f"{self.named}: {type(error).__name__}: {error}") from error
         if len(rewards) != len(texts):
             problem = f"must return {len(texts)} numbers, one for each completion, got {len(rewards)}"
-            raise RankLocalError(f"{self.place}: {problem}")
+            raise RankLocalError(f"{self.named}: {problem}")
         for task, text, reward in zip(tasks, texts, rewards, strict=True):
             if not math.isfinite(reward):
                 shown = reprlib.repr(task.prompt + text)
-                raise RankLocalError(f"{self.place}: must return finite numbers, got {reward} for {shown}")
+                raise RankLocalError(f"{self.named}: must return finite numbers, got {reward} for {shown}")
         return np.array(rewards)

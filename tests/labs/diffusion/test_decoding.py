@@ -73,9 +73,9 @@ def test_the_next_place_has_the_largest_score():
     probabilities = [[0.5, 0.45, 0.05], [0.4, 0.3, 0.3], [0.9, 0.05, 0.05]]
     logits, masked = torch.tensor([probabilities]).log(), np.array([[True, True, False]])
     for name, place in {"confidence": 0, "margin": 1, "left": 0}.items():
-        assert Order(Decoding(order=name), 1).places(logits, masked, np.array([0])).tolist() == [[place]]
+        assert Order(Decoding(order=name), 1).positions(logits, masked, np.array([0])).tolist() == [[place]]
     every, rows = np.ones((9, 3), bool), np.arange(9)
-    random = [Order(Decoding(order="random"), 9, seed).places(logits, every, rows) for seed in (1, 1, 2)]
+    random = [Order(Decoding(order="random"), 9, seed).positions(logits, every, rows) for seed in (1, 1, 2)]
     assert (random[0] == random[1]).all()
     assert (random[0] != random[2]).any()
 
