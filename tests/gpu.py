@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,10 @@ import torch
 from cadmus import config, pipeline
 from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import load_export
-from cadmus.model.gpt import GPT, attend_eager
+from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.model.inference import Cadmus
 from cadmus.train import NO_TARGET
 from cadmus.train.packing import Drawn, PackedBatch, pack_batch
-from dev.bench.training import forms
 from dev.measure import PATIENCE, ROOT
 from tests.model.models import random_programs
 from tests.train.runs import assert_same_model, go_back, losses, run_config, write_config
@@ -61,14 +61,19 @@ def logits_and_gradients(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
     return [logits, *gradients]
 
 
-@pytest.mark.parametrize("name", forms(GPU))
-def test_attention_implementations_match_eager(name: str, batch: PackedBatch) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("attend", [attend_eager, attend_sdpa])
+def test_attention_implementations_match_eager(attend: Any, compiled: bool, batch: PackedBatch) -> None:
     torch.manual_seed(0)
     eager = GPT(SIZES).to(GPU)
     eager.attend = attend_eager
     expected = logits_and_gradients(eager, batch)
     torch.manual_seed(0)
-    model = forms(GPU)[name](SIZES).to(GPU, torch.bfloat16)
+    model = GPT(SIZES)
+    model.attend = attend
+    if compiled:
+        model.compile_blocks()
+    model = model.to(GPU, torch.bfloat16)
     for found, right in zip(logits_and_gradients(model, batch), expected, strict=True):
         assert (found.float() - right).norm() < BF16_NOISE * right.norm()
 

@@ -2,7 +2,7 @@
 
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
-train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
+train      a training step, and GPT-NeoX of transformers (--config)
 
 python -m dev.bench vm --output docs/benchmarks/bench_vm.json
 """
@@ -20,7 +20,6 @@ def main() -> None:
     options = measure.parser(__doc__, output=True)
     options.add_argument("name", choices=BENCHMARKS, metavar="NAME")
     options.add_argument("--config", type=Path, help="config file")
-    options.add_argument("--programs", type=int, help="number of programs")
     given = vars(options.parse_args())
     function = BENCHMARKS[given["name"]]
     names = [name for name in inspect.signature(function).parameters if given[name] is not None]

@@ -1,10 +1,8 @@
-"""Speed of a training step: ``cadmus train``, its alternatives, and ``transformers``.
+"""Speed of a training step: ``cadmus train`` and ``transformers``.
 
 ``cadmus`` are whole steps of real trainings (:mod:`dev.bench.steps`), with labels and optimizer, in as many
-ranks as a user gets. One process trains on true programs of all templates in other ways:
-
-* ``written_out``, ``fused``: eager attention or SDPA, no DeepSpeed; on a GPU also with compiled blocks;
-* ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast.
+ranks as a user gets. ``transformers_fp32`` and ``_bf16``, by autocast, are GPT-NeoX in one process, on true
+programs of all templates.
 
 A way that fails, for example out of memory, prints one line and has no row. Padding does not count as tokens.
 """
@@ -26,7 +24,6 @@ from cadmus import config as configs
 from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import parameter_count
-from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.programs import concat
 from cadmus.tools import progress
 from cadmus.train import NO_TARGET
@@ -34,42 +31,17 @@ from cadmus.train.packing import Drawn, pack_batch
 from dev.bench import steps
 from dev.measure import ROOT, Facts, exclusive, flat, seconds_of
 
-SIZES = configs.Model(layers=4, width=320, heads=5, mlp=1280)
-"""5M parameters."""
 REPEATS = 15
 Step = Callable[[], object]
-Form = Callable[[configs.Model], GPT]
 
 
-def forms(device: torch.device) -> dict[str, Form]:
-    """Return models with each implementation of attention for a device."""
-
-    def form(attend: Any, compiled: bool, sizes: configs.Model) -> GPT:
-        model = GPT(sizes)
-        model.attend = attend
-        if compiled:
-            model.compile_blocks()
-        return model
-
-    attends = {"written_out": (attend_eager, False), "fused": (attend_sdpa, False)}
-    if device.type != "cpu":
-        attends |= {"written_out_compiled": (attend_eager, True), "fused_compiled": (attend_sdpa, True)}
-    return {name: partial(form, *how) for name, how in attends.items()}
-
-
-def train(config: Path | None = None, programs: int = 256) -> Facts:
-    """Measure steps of a config, by default with :data:`SIZES` and ``programs`` per step."""
-    run = configs.load_config(config or ROOT / "config/laptop.yaml")
-    if config is None:
-        train = run.train.model_copy(update={"batch_size": programs})
-        run = run.model_copy(update={"model": SIZES, "train": train})
+def train(config: Path = ROOT / "config/laptop.yaml") -> Facts:
+    """Measure steps of a config."""
+    run = configs.load_config(config)
     whole = steps.train_steps(run)
-    dtype = torch.bfloat16 if whole["bits"] == 16 else torch.float32
     inputs, tokens = _batch(run)
-    starts = {
-        name: partial(_step, form, run.model, inputs, dtype) for name, form in forms(inputs[0].device).items()
-    }
-    for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
+    starts = {}
+    for kind in ("fp32", "bf16")[: 2 if whole["bits"] == 16 else 1]:
         starts[f"transformers_{kind}"] = partial(_transformers_step, run.model, inputs, kind == "bf16")
     table = {name: {"tokens_per_second": round(tokens / taken)} for name, taken in _seconds(starts).items()}
     ratios = {
@@ -96,11 +68,6 @@ def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)
     return [tensor.to(device) for tensor in tensors], packed.token_count
-
-
-def _step(form: Form, sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype) -> Step:
-    model = form(sizes).to(inputs[0].device, dtype)
-    return _plain_step(model, model.parameters(), inputs)
 
 
 def _transformers_step(sizes: configs.Model, inputs: list[Tensor], autocast: bool) -> Step:

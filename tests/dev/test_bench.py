@@ -42,8 +42,7 @@ def test_a_training_step_is_measured_in_every_way_that_does_not_fail() -> None:
     done = python("-c", LITTLE_TRAINING)
     measured = json.loads(done.stdout.splitlines()[-1])
     assert set(measured) <= published("train")
-    for way in ("cadmus", "written_out", "fused"):
-        assert measured[f"{way}_tokens_per_second"] > 0
+    assert measured["cadmus_tokens_per_second"] > 0
     of_step = [measured[f"cadmus_ms_of_{part}"] for part in ("batch", "forward", "backward", "optimizer")]
     assert 0 < sum(of_step) < measured["cadmus_ms_per_step"]
     assert 0 < measured["cadmus_share_of_matmul"] < 1
