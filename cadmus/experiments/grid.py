@@ -94,7 +94,8 @@ def _learned(
     cut = np.full(len(programs), 2 * HALF)
     examples = programs.prefixes(cut), programs.suffixes(cut)
     fitted = {
-        name: Linear(*examples, operators_only=name == "operators", pairs=name == "pairs") for name in LEARNED
+        name: Linear(*examples, operators_only=name == "operators", pairs=name == "pairs")
+        for name in progress("grid baselines", LEARNED)
     }
     return {name: TOKEN_OF_BYTE[fit.complete(prompts).data] == expected for name, fit in fitted.items()}
 
