@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 from tests import forked
 
 FIRST = (
+    "labs/test_removal.py",
     "test_workflow.py",
+    "test_recipes.py",
     "train/test_state.py",
     "dev/test_gpu_session.py",
     "test_workflow_stopped.py",
