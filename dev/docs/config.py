@@ -34,6 +34,7 @@ PLANNED = {
     "parameters": r"^model +(\S+) parameters",
     "training FLOPs": r"^compute +about (\S+) FLOPs",
     "2 cores, bf16": r"^2 CPU cores  +(\S+ \w+)",
+    "2 cores with AMX": r"^2 CPU cores with AMX +(\S+ \w+)",
     "2 cores, no bf16": r"^2 CPU cores without bf16 +(\S+ \w+)",
     "one H100": r"^H100 +(\S+ \w+)",
     "memory": r"^memory +at most (\S+) of",
