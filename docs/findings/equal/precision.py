@@ -3,8 +3,9 @@
 ``precision.py FOLDER GRID...`` writes a row for each file of a comparison grid, and a picture, into a folder;
 ``precision.py FOLDER STUDY.yaml RESULTS`` takes the grids of a study from its results.
 
-The answers to two numbers beyond the same end are fitted, by maximum likelihood, as those of a model that
-adds a normal error to their difference, and says "equal" within a half-width of zero: half a unit is right.
+Shares are of all answers, of which some are no comparator. Those that are, to two numbers beyond the same
+end, are fitted, by maximum likelihood, as the answers of a model that adds a normal error to the difference,
+and says "equal" within a half-width of zero: half a unit is right.
 """
 
 import sys
@@ -28,9 +29,13 @@ ANSWERS = ["less", "equal", "greater"]
 
 
 def counted(grid: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers to pairs beyond the same end, by their difference."""
+    """Return the answers to pairs beyond the same end, by their difference, and the programs asked."""
     beyond = grid.filter(((X > RANGE) & (Y > RANGE)) | ((X < -RANGE) & (Y < -RANGE)))
-    counts = beyond.group_by((X - Y).alias("difference")).agg(pl.col(ANSWERS).sum()).sort("difference")
+    counts = (
+        beyond.group_by((X - Y).alias("difference"))
+        .agg(pl.col("programs", *ANSWERS).sum())
+        .sort("difference")
+    )
     return counts.filter(pl.col("difference").abs() <= FARTHEST)
 
 
@@ -52,16 +57,18 @@ def precision(counts: pl.DataFrame) -> dict[str, float | None]:
     found = {"deviation": np.exp(best.x[0]), "bias": best.x[1], "half_width": np.exp(best.x[2])}
     # Answers that do not depend on the difference fit an error without bound.
     follows = found["deviation"] < FARTHEST
-    apart, all_of = pl.col("difference").abs(), pl.sum_horizontal(ANSWERS).sum()
+    apart, asked = pl.col("difference").abs(), pl.col("programs").sum()
     distances = {
         "equal_at_0": apart == 0,
         "equal_at_1_to_3": apart.is_between(1, 3),
         "equal_above_10": apart > 10,
         "equal_at_even": (apart > 0) & (apart % 2 == 0),
         "equal_at_odd": apart % 2 == 1,
+        "equal_at_6": (apart > 0) & (apart % 6 == 0),
+        "equal_at_odd_3": apart % 6 == 3,
     }
     said = {
-        name: counts.filter(which).select(pl.col("equal").sum() / all_of).item()
+        name: counts.filter(which).select(pl.col("equal").sum() / asked).item()
         for name, which in distances.items()
     }
     return {**{name: value if follows else None for name, value in found.items()}, **said}
@@ -73,10 +80,15 @@ def draw(counts: dict[str, list[pl.DataFrame]]) -> Figure:
     figure = Figure(figsize=(style.PAGE, 2.2))
     grid = style.multiples(figure, len(counts), len(counts), sharey=True)
     for axes, (variant, of_seeds) in zip(grid.flat, counts.items(), strict=True):
-        together = pl.concat(of_seeds).group_by("difference").agg(pl.col(ANSWERS).sum()).sort("difference")
+        together = (
+            pl.concat(of_seeds)
+            .group_by("difference")
+            .agg(pl.col("programs", *ANSWERS).sum())
+            .sort("difference")
+        )
         together = together.filter(pl.col("difference").abs() <= SHOWN)
         for answer, color in zip(ANSWERS, style.COLORS, strict=False):
-            share = 100 * together[answer] / together.select(pl.sum_horizontal(ANSWERS)).to_series()
+            share = 100 * together[answer] / together["programs"]
             axes.plot(together["difference"], share, color=color, label=answer)
         axes.axvline(0, color=style.GRAY, lw=0.5)
         axes.set_title(variant, fontsize=7)
