@@ -76,4 +76,5 @@ def test_the_core_is_whole_without_any_lab(without):
     python_in(copy, "-m", "dev.docs", "config")
     python_in(copy, "-m", "ruff", "check", "cadmus", "dev", "tests")
     python_in(copy, "-m", "mypy")
-    python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", *TESTS)
+    # Each figure of the core is drawn by the core's own tests.
+    python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "-k", "not reproducible", *TESTS)
