@@ -2,7 +2,7 @@
 
 ``python integrations/serve.py [MODEL] [PORT]`` answers completions and chats on this machine; a chat's prompt
 is its last message. Temperature, ``top_p``, ``n``, ``seed``, ``stop`` and the number of tokens count; log
-probabilities are not there, as :meth:`cadmus.Cadmus.log_probabilities` has them.
+probabilities are refused; :meth:`cadmus.Cadmus.log_probabilities` has them.
 """
 
 import json
@@ -65,8 +65,8 @@ class Handler(BaseHTTPRequestHandler):
         self.reply({"object": "list", "data": [{"id": self.name, "object": "model"}]})
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         try:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with self.turn:
                 found = choices(self.model, asked)
         except (InputError, ValueError, KeyError, TypeError) as error:

@@ -74,7 +74,7 @@ def serve(directory: Path, port: int, announce: Callable[[str], None], prepare: 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A browser that leaves is no error.
+        # A browser may leave at any time.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -84,16 +84,17 @@ class _Handler(SimpleHTTPRequestHandler):
     of_page = ("/", *(f"/{file.name}" for file in PAGE.iterdir()))
     of_each = headers()
 
-    def do_GET(self) -> None:
+    def send_head(self) -> Any:
+        # All requests come here.
         if urlsplit(f"//{self.headers.get('Host', '')}").hostname not in HOSTS:
             self.send_error(403, "asked by another name than localhost")
-            return
+            return None
         if urlsplit(self.path).path not in self.of_page:
             self.ready.wait()
-        super().do_GET()
+        return super().send_head()
 
     def guess_type(self, path: Any) -> str:
-        # Otherwise the system says it, on some for JavaScript wrongly.
+        # The default is the table of the system, which may be wrong for JavaScript.
         return TYPES.get(Path(path).suffix, "application/octet-stream")
 
     def end_headers(self) -> None:

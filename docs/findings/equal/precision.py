@@ -3,9 +3,9 @@
 ``precision.py FOLDER GRID...`` writes a row for each file of a comparison grid, and a picture, into a folder;
 ``precision.py FOLDER STUDY.yaml RESULTS`` takes the grids of a study from its results.
 
-Shares are of all answers, of which some are no comparator. Those that are, to two numbers beyond the same
-end, are fitted, by maximum likelihood, as the answers of a model that adds a normal error to the difference,
-and says "equal" within a half-width of zero: half a unit is right.
+Shares are of all answers. The comparators among them, written after two numbers beyond the same end, are
+fitted by maximum likelihood, as those of a model that adds a normal error to the difference and says "equal"
+within a half-width of zero: half a unit is right.
 """
 
 import sys
