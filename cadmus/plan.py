@@ -31,7 +31,7 @@ from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, parameter_count, training_flops
 from cadmus.tools import cores, progress, seed_of
-from cadmus.train.paths import snapshot_steps
+from cadmus.train.paths import KEPT_CHECKPOINTS, snapshot_steps
 
 DEVICES = TABLES / "devices.yaml"
 SAMPLE = 8_192
@@ -147,7 +147,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
         "disk_bytes": {
             "dataset": dataset_bytes,
             # One more than is kept: the next is written before the oldest is removed.
-            "checkpoints": (train.keep_checkpoints + 1) * checkpoint_bytes(config),
+            "checkpoints": (KEPT_CHECKPOINTS + 1) * checkpoint_bytes(config),
             "snapshots": len(snapshot_steps(train)) * export_bytes,
             "export": export_bytes,
         },

@@ -167,7 +167,7 @@ def test_the_size_of_a_checkpoint(recipe, size):
 
 
 def test_the_disk_by_hand():
-    run = tiny(train={"recipe": "paper", "optimizer": "adam", "keep_checkpoints": 2, "snapshots": 2})
+    run = tiny(train={"recipe": "paper", "optimizer": "adam", "snapshots": 2})
     planned = plan(run)
     assert planned["disk_bytes"] == {
         "dataset": planned["dataset_bytes"],

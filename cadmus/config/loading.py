@@ -64,6 +64,11 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "templates.trace": ({"train": 0}, "template trace", "cd8ba462"),
     "reinforcement.reward": ("solved", "reward of each token", "cd8ba462"),
     "model.mixer": ("attention", "modules in place of attention", "17f91f0"),
+    "interchange_training.variable": ("comparison", "exchange before other answers", "97f6e2c2"),
+    "label_only.values": ([-60, 60], "other values of label-only programs", "97f6e2c2"),
+    "train.row_length": (None, "other lengths of packed rows", "97f6e2c2"),
+    "train.keep_checkpoints": (2, "other number of checkpoints", "97f6e2c2"),
+    "reinforcement.temperature": (1.0, "other temperatures of reinforcement", "97f6e2c2"),
 }
 """Fields that are gone: the value of an unused one, what it was, and a commit that has it.
 
@@ -89,10 +94,6 @@ class Config(Section):
     def _check(self) -> "Config":
         if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
             raise ValueError("dataset.templates: no template has train programs; set train of at least one")
-        needed, length = self.dataset.max_length, self.train.row_length
-        if (length or needed) < needed:
-            problem = f"{length} is too short for programs of dataset.max_length"
-            raise ValueError(f"train.row_length: {problem}; set at least {needed}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         for parent in (self.model, self.train, self.evaluate):
@@ -113,8 +114,8 @@ class Config(Section):
 
     @property
     def row_length(self) -> int:
-        """Tokens of a packed row of the training."""
-        return self.train.row_length or -(-self.dataset.max_length // 8) * 8
+        """Tokens of a packed row of the training: the longest program, rounded up to a multiple of 8."""
+        return -(-self.dataset.max_length // 8) * 8
 
     def dataset_digest(self) -> str:
         """Return 16 hexadecimal digits of everything that decides which programs are sampled."""

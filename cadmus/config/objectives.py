@@ -65,8 +65,6 @@ class Reinforcement(Section):
     """completions per prompt"""
     batch_size: Positive | None = None
     """programs that such a step trains on besides, over all ranks; as many as other steps when null"""
-    temperature: Above0 = 1.0
-    """divisor of the logits"""
     function: Annotated[str, Field(pattern=r"^.+\.py:\w+$", max_length=1_000)] | None = None
     """`FILE.py:NAME`, a Python function that [rewards](../docs/training.md#a-reward-of-your-own) completions;
     when null, those that solve their question are rewarded"""

@@ -71,8 +71,6 @@ class Train(Section):
     """programs per step, over all ranks"""
     micro_batch_size: Positive | None = None
     """programs per forward pass on one rank; all programs of the rank when null"""
-    row_length: Annotated[Positive, Field(le=65_536)] | None = None
-    """tokens per packed row; when null, the longest program, rounded up to a multiple of 8"""
     optimizer: Literal["adam", "muon"] = "muon"
     """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""
     learning_rate: Rate = 2e-3
@@ -114,9 +112,7 @@ class Train(Section):
     compile: bool = True
     """compile the blocks with torch.compile, except in short trainings on a CPU"""
     checkpoint_every: Positive = 250
-    """steps between checkpoints"""
-    keep_checkpoints: Positive = 2
-    """number of latest checkpoints to keep"""
+    """steps between checkpoints; the last two are kept"""
     snapshots: Annotated[Positive, Field(le=1000)] = 9
     """exports during training, for accuracy by compute; log-spaced over the steps, including the last"""
 

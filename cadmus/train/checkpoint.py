@@ -31,7 +31,7 @@ from cadmus.train.ranks import on_first_rank
 
 VISIBLE_SECONDS = 120
 """Time that a shared file system may take to show a checkpoint to another node."""
-FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "micro_batch_size", "compile"}
+FREE = {"checkpoint_every", "snapshots", "ranks", "micro_batch_size", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
 sampled completions, which depend on the ranks."""
 FREE_DEEPSPEED = {
@@ -107,9 +107,9 @@ def check_finite(tensors: dict[str, Tensor], step: int) -> None:
 
 
 def save(
-    engine: Any, directory: Path, step: int, description: dict[str, Any], values: dict[str, Any], keep: int
+    engine: Any, directory: Path, step: int, description: dict[str, Any], values: dict[str, Any]
 ) -> None:
-    """Save a checkpoint and remove all but the newest ``keep``; all ranks call this together.
+    """Save a checkpoint and remove older ones; all ranks call this together.
 
     ``description`` is from :func:`describe`, and ``values`` are JSON values that :class:`Saved` returns.
     """
@@ -135,7 +135,7 @@ def save(
             # Free the space of an incomplete checkpoint: a full disk is the usual reason.
             paths.remove_checkpoint(checkpoint)
             raise
-        paths.remove_checkpoints(directory, keep)
+        paths.remove_checkpoints(directory, paths.KEPT_CHECKPOINTS)
 
     on_first_rank(write)
 

@@ -306,9 +306,8 @@ class Training:
         """Save a checkpoint; the metrics before it are on disk first, so a resumed run has all of them."""
         if self.place.rank == 0:
             self.metrics.flush()
-        directory, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
         values = {"progress": self.progress, "order": self.order.state()}
-        checkpoint.save(self.engine, directory, self.step, self.description, values, keep)
+        checkpoint.save(self.engine, self.paths.checkpoints, self.step, self.description, values)
 
     def _export(self, directory: Path, validation: "Validation | None" = None) -> dict[str, Any]:
         """Export the model; return what ``validation``, which the first rank has, measures."""

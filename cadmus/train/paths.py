@@ -26,6 +26,8 @@ STATE = "state.safetensors"
 LOCK = ".cadmus-lock"
 MOST_CHARACTERS = 1_000_000
 """Of a line of metrics."""
+KEPT_CHECKPOINTS = 2
+"""Of a training, the newest."""
 FIRST_FRACTION = 0.01
 """Fraction of the steps before the first snapshot, however many there are."""
 

@@ -32,7 +32,6 @@ from tests.config.quick import QUICK, VALUES, changed
         ("dataset.templates.less_greater.operators", "+^", "must be some of +-*/%xn, got '+^'"),
         ("dataset.templates.basic_math.operators", "", "must be some of +-*/%xn, got ''"),
         ("dataset.templates", {}, "no template has train programs"),
-        ("train.row_length", 20, "20 is too short for programs of dataset.max_length; set at least 63"),
         ("train", {"steps": 2, "batch_size": 512, "ranks": 3}, "batch_size: must be a multiple of ranks 3"),
         ("train.ranks", 0, "must be auto or an integer of at least 1, got 0"),
         ("train.ranks", True, "must be auto or an integer of at least 1, got True"),

@@ -182,14 +182,11 @@ def test_prompts_with_weight_zero_are_not_learned(tmp_path):
     assert last[0.0]["loss"] > last[1.0]["loss"] + 0.1
 
 
-@pytest.mark.parametrize(
-    "changes", [{"row_length": 50}, {"prompt_weight": 0.0}, {"prompt_weight": 0.25}], ids=str
-)
-def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path, changes):
-    weight = {"prompt_weight": changes.get("prompt_weight", 1.0)}
-    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3, **weight}
+@pytest.mark.parametrize("prompt_weight", [0.0, 0.25, 1.0])
+def test_losses_do_not_depend_on_micro_batches(tmp_path, prompt_weight):
+    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3, "prompt_weight": prompt_weight}
     assert train(tmp_path / "one", run_config(**fields)) == 0
-    assert train(tmp_path / "four", run_config(**{**fields, **changes}, micro_batch_size=8)) == 0
+    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8)) == 0
     np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cadmus import config
-from cadmus.labs.numbers.settings import InterchangeTraining
+from cadmus.labs.numbers.settings import INTERCHANGED, InterchangeTraining
 from cadmus.programs import Programs
 from cadmus.tools import generator
 from cadmus.train.heads import BlockEdit, Head, normalized
@@ -45,34 +45,25 @@ class Exchange(NamedTuple):
 def choose(
     rng: np.random.Generator,
     programs: Programs,
-    prompt_length: np.ndarray,
     learned: np.ndarray,
     known: np.ndarray,
     settings: InterchangeTraining,
 ) -> Exchange:
-    """Choose states where the variable decides the next token.
+    """Choose states where the variable decides the next token, before a comparator that ends a program.
 
-    That is before a comparator that ends a program or, for a value, at the end of a prompt that does not ask
-    for one. Programs that are not ``learned``, bool of shape (n,), are label-only and become donors; the
-    variable has a label after the instructions of ``programs.data`` that are ``known``.
+    Programs that are not ``learned``, bool of shape (n,), are label-only and become donors; the variable has
+    a label after the instructions of ``programs.data`` that are ``known``.
     """
     end = programs.offsets[1:] - programs.offsets[0]
-    if settings.variable == "comparison":
-        decided = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
-        # The instruction before the comparator, whose state decides it; without one, the last.
-        answering = np.where(decided, end - 2, end - 1)
-    else:
-        answering = end - programs.lengths + np.maximum(prompt_length, 1) - 1
-        decided = learned & (prompt_length > 0) & (prompt_length < programs.lengths)
-        decided[decided] = ~np.isin(programs.data[answering[decided] + 1], _COMPARATORS)
+    decided = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
+    # The instruction before the comparator, whose state decides it; without one, the last.
+    answering = np.where(decided, end - 2, end - 1)
     may_donate = decided | ~learned if settings.donors == "all" else decided
     donors = answering[may_donate & known[answering]]
     states = answering[decided & known[answering]]
     states = states[rng.random(len(states)) < settings.fraction]
     # Half of the states stay where they are, so that the model sees both.
     shift = rng.uniform(-settings.shift, settings.shift, len(states)) * (rng.random(len(states)) < 0.5)
-    if settings.variable == "value":
-        shift[:] = 0
     donors = rng.choice(donors, len(states)) if settings.exchange and len(states) else states
     return Exchange(*map(torch.from_numpy, (states, donors, shift.astype(np.float32))))
 
@@ -80,8 +71,8 @@ def choose(
 def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, exchange: Exchange) -> Tensor:
     """Return the output of a block with the states exchanged; they keep their norm.
 
-    ``weight_CD`` reads the variable of the normalized output. If there are two directions, a shift moves what
-    the first one reads and not what the second one does. Nothing is learned through a donor.
+    ``weight_CD`` reads the variable of the normalized output. A shift moves what the first direction reads
+    and not what the second one does. Nothing is learned through a donor.
     """
     x_TD = x_RLD.flatten(0, 1)
     # The directions are learned by their labels alone.
@@ -112,7 +103,7 @@ class Exchanges(Supervision):
 
     def __init__(self, run: config.Config, seed: int) -> None:
         self._settings, self._seed, self._steps = InterchangeTraining.below(run.train), seed, run.train.steps
-        self._column = list(run.train.state_labels.numbers()).index(self._settings.labels[0])
+        self._column = list(run.train.state_labels.numbers()).index(INTERCHANGED[0])
 
     def annotate(self, tokens: Tokens) -> None:
         drawn, settings = tokens.drawn, self._settings
@@ -121,7 +112,7 @@ class Exchanges(Supervision):
         rng = generator(self._seed, "interchange", drawn.step, drawn.micro_batch)
         # The difference exists where the second number does.
         known = ~np.isnan(tokens.columns[NUMBER_LABELS][1][:, self._column])
-        chosen = choose(rng, drawn.programs, drawn.prompt_lengths, drawn.targets > 0, known, settings)
+        chosen = choose(rng, drawn.programs, drawn.targets > 0, known, settings)
         index = torch.from_numpy(tokens.index)
         tokens.extras[EXCHANGE] = Exchange(index[chosen.states], index[chosen.donors], chosen.shift)
 
@@ -138,12 +129,9 @@ class Interchange(Objective):
         settings = InterchangeTraining.below(run.train)
 
         def change(layer: int, x_RLD: Tensor, heads: Mapping[str, Head], exchange: Exchange) -> Tensor:
-            # What reads the variable; the number on top is the last output of its head.
-            head = heads["pair" if settings.variable == "comparison" else "state"]
-            if layer != head.layer:
-                return x_RLD
-            weight_CD = head.weight if settings.variable == "comparison" else head.weight[-1:]
-            return exchanged(x_RLD, weight_CD, settings, exchange)
+            # What reads the variable.
+            head = heads["pair"]
+            return exchanged(x_RLD, head.weight, settings, exchange) if layer == head.layer else x_RLD
 
         return BlockEdit(EXCHANGE, change)
 

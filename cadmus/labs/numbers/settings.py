@@ -4,7 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from cadmus.config.fields import Fraction, Interval, NonNegative, Section
+from cadmus.config.fields import Fraction, NonNegative, Section
+
+INTERCHANGED = ("second", "difference")
+"""Labels whose directions interchange training keeps."""
 
 
 class LabelOnly(Section):
@@ -15,8 +18,6 @@ class LabelOnly(Section):
 
     fraction: Annotated[Fraction, Field(lt=1)] = 0.0
     """fraction of the batch; 0 for none"""
-    values: Interval = [-60, 60]
-    """smallest and largest value of an expression, drawn uniformly"""
     close: Fraction = 0.0
     """fraction of the pairs whose numbers differ by at most 3, which few others do: small differences tell
     numbers that are equal"""
@@ -43,14 +44,12 @@ class LabelOnly(Section):
 class InterchangeTraining(Section):
     """Interchange intervention training: answers shall depend on a state by what its labels read alone.
 
-    All else in the state is exchanged with that of another program, and the answer stays the same.
+    Before a comparator, all in the state but what `second` and `difference` read is exchanged with that of
+    another program, and the answer stays the same.
     """
 
     fraction: Fraction = 0.0
     """fraction of the states that are exchanged; 0 trains without"""
-    variable: Literal["comparison", "value"] = "comparison"
-    """what is kept: before a comparator what `second` and `difference` read, or before another answer what
-    `top_number` reads"""
     shift: NonNegative = 60.0
     """in half of the states, both numbers of a comparison are moved together, by at most this"""
     exchange: bool = True
@@ -67,11 +66,6 @@ class InterchangeTraining(Section):
     def is_used(self) -> bool:
         return self.fraction > 0
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Labels whose directions are kept."""
-        return ("second", "difference") if self.variable == "comparison" else ("top_number",)
-
     @model_validator(mode="after")
     def _check(self) -> "InterchangeTraining":
         if self.start >= self.stop:
@@ -84,12 +78,10 @@ class InterchangeTraining(Section):
         section, train = "train.interchange_training", run.train
         if run.model.attention != "causal":
             raise ValueError(f"{section}.fraction: needs model.attention causal, got {self.fraction}")
-        missing = [
-            name for name in self.labels if not (train.state_weight and getattr(train.state_labels, name))
-        ]
-        if missing:
-            problem = f"{self.variable} needs state_labels.{missing[0]} and state_weight above 0"
-            raise ValueError(f"{section}.variable: {problem}")
+        for name in INTERCHANGED:
+            if not (train.state_weight and getattr(train.state_labels, name)):
+                problem = f"needs state_labels.{name} and state_weight above 0"
+                raise ValueError(f"{section}.fraction: {problem}")
 
 
 TRAIN = {"label_only": LabelOnly, "interchange_training": InterchangeTraining}

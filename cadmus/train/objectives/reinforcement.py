@@ -144,8 +144,7 @@ class Reinforcement(Objective):
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
         limits = np.minimum(limits, dataset.max_length)
-        temperature = self.settings.temperature
-        completions, ended = self._sampler.complete(step, prompts, limits, temperature=temperature, seed=seed)
+        completions, ended = self._sampler.complete(step, prompts, limits, temperature=1.0, seed=seed)
         programs = join(prompts, completions)
         # The model may write a test program; learning from it would leak.
         kept = split_of(programs, dataset.eval_fraction) == TRAIN

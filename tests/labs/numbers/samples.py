@@ -10,13 +10,9 @@ REFUSED = {
         "train",
         {"steps": 2, "batch_size": 4, "state_weight": 1, "label_only": {"fraction": 0.9}},
     ),
-    "variable: comparison needs state_labels.second and state_weight above 0": (
+    "interchange_training.fraction: needs state_labels.second and state_weight above 0": (
         "train.interchange_training",
         {"fraction": 0.5},
-    ),
-    "interchange_training.variable: value needs state_labels.top_number and state_weight above 0": (
-        "train",
-        {"steps": 2, "state_weight": 1, "interchange_training": {"fraction": 0.5, "variable": "value"}},
     ),
     "interchange_training.start: must be below stop 0.5, got 0.5": (
         "train.interchange_training",

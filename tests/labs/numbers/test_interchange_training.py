@@ -6,7 +6,6 @@ import torch
 
 from cadmus.config import Dataset
 from cadmus.dataset.splits import TRAIN, split_of
-from cadmus.errors import InputError
 from cadmus.labs.numbers.interchange_training import EXCHANGE, Exchange, choose, exchanged
 from cadmus.labs.numbers.label_only import label_only
 from cadmus.labs.numbers.settings import InterchangeTraining, LabelOnly
@@ -20,7 +19,6 @@ from cadmus.vm.compiled import execute
 from tests.train.test_batches import small
 
 TEXTS = ["34+7=", "99*81-<", "u1b2b$3=", "\\2*;4f8=", "6f8=\\2+;", "12+3*45-6+"]
-PROMPTS = np.array([4, 6, 6, 6, 4, 0])
 LEARNED = np.array([True] * 5 + [False])
 
 
@@ -31,9 +29,7 @@ def chosen(**settings):
     rng = np.random.default_rng(0)
     states, donors, shift = set(), set(), []
     for _ in range(50):
-        exchange = choose(
-            rng, programs, PROMPTS, LEARNED, known, InterchangeTraining(fraction=0.9, **settings)
-        )
+        exchange = choose(rng, programs, LEARNED, known, InterchangeTraining(fraction=0.9, **settings))
         states |= set(exchange.states.tolist())
         donors |= set(exchange.donors.tolist())
         shift += exchange.shift.tolist()
@@ -55,12 +51,6 @@ def test_states_before_a_last_comparator_are_exchanged():
     assert -60 <= shift.min() < -40
 
 
-def test_states_before_other_answers_are_exchanged_for_a_value():
-    states, donors, shift = chosen(variable="value", donors="compared")
-    assert states == donors == {"u1b2b$", "\\2*;4f", "6f8="}
-    assert not shift.any()
-
-
 def test_controls_have_no_other_donors():
     states, donors, _ = chosen(donors="compared")
     assert donors == states
@@ -70,15 +60,13 @@ def test_controls_have_no_other_donors():
 def test_what_is_not_known_is_not_exchanged():
     programs = Programs.from_strings(TEXTS)
     unknown = np.zeros(len(programs.data), bool)
-    exchange = choose(
-        np.random.default_rng(0), programs, PROMPTS, LEARNED, unknown, InterchangeTraining(fraction=1)
-    )
+    rng, settings = np.random.default_rng(0), InterchangeTraining(fraction=1)
+    exchange = choose(rng, programs, LEARNED, unknown, settings)
     assert [len(each) for each in exchange] == [0, 0, 0]
     known = unknown.copy()
     known[:4] = True
-    rng, settings = np.random.default_rng(0), InterchangeTraining(fraction=1)
     for _ in range(5):
-        states, donors, _ = choose(rng, programs, PROMPTS, LEARNED, known, settings)
+        states, donors, _ = choose(rng, programs, LEARNED, known, settings)
         assert states.tolist() == donors.tolist() == [3], "the first program exchanges with itself"
 
 
@@ -114,7 +102,7 @@ def test_all_but_what_the_labels_read_is_exchanged():
 
 
 def test_label_only_programs_leave_two_numbers_and_are_no_prompts_of_other_splits():
-    programs = label_only(np.random.default_rng(0), 500, LabelOnly(values=[-60, 60]), Dataset())
+    programs = label_only(np.random.default_rng(0), 500, LabelOnly(), Dataset())
     assert len(programs) == 500
     texts = programs.to_strings()
     x = execute(Programs.from_strings(text[:5] for text in texts)).values[:, 0].astype(int)
@@ -125,7 +113,7 @@ def test_label_only_programs_leave_two_numbers_and_are_no_prompts_of_other_split
 
 
 def test_some_label_only_pairs_are_close():
-    settings = LabelOnly(values=[-60, 60], close=0.5)
+    settings = LabelOnly(close=0.5)
     programs = label_only(np.random.default_rng(0), 2_000, settings, Dataset())
     x, y = (
         execute(Programs.from_strings(text[part] for text in programs.to_strings())).values[:, 0].astype(int)
@@ -136,13 +124,6 @@ def test_some_label_only_pairs_are_close():
     assert 0.45 < close.mean() < 0.55
     assert np.bincount((x - y)[close] + 3).min() > 0.1 * close.sum()
     assert 0.5 < (abs(x[close]) > 20).mean() < 0.8
-
-
-def test_values_that_no_expression_has_are_named():
-    with pytest.raises(
-        InputError, match=r"label_only.values: no expression .* from 2000 to 3000; .* to 729$"
-    ):
-        label_only(np.random.default_rng(0), 5, LabelOnly(values=[2000, 3000]), Dataset())
 
 
 def test_label_only_programs_have_labels_and_no_targets():
