@@ -15,7 +15,6 @@ The commands ``cadmus shard``, ``manifest``, ``train``, ``evaluate`` and ``figur
 starts them in parallel. The step that needs a slow package imports it: the job of a shard needs no PyTorch.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -73,7 +72,7 @@ def train(
     read = partial(stream_split, dataset, "train")
     loop.train(config, read, digest, paths.partial(), log, held_out)
     # Of several processes, the first.
-    if os.environ.get("RANK", "0") == "0":
+    if ranks.is_first():
         # An exit code of 1 would make Snakemake delete the files.
         with ranks.deferred_signals():
             paths.publish()

@@ -1,6 +1,5 @@
 """``cadmus shard``, ``manifest``, ``train`` and ``card``: from a config to a model and its page."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def manifest(config: Path, changes: dict[str, Any], directory: Path) -> None:
     "--metrics", type=PATH, required=True, help="JSON lines of the losses; NAME.partial.jsonl until the end."
 )
 @click.option("--snapshots", type=DIRECTORY, help="Directory of train.snapshots exports; none by default.")
-@integer_option("--ranks", "count", low=0, help="All processes; overrides train.ranks.")
+@integer_option("--ranks", "count", low=0, help="Number of processes; overrides train.ranks.")
 @click.option(
     "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
 )
@@ -91,9 +90,9 @@ def train(
 ) -> None:
     """Train a model on a dataset and export it.
 
-    Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. On several
-    nodes, start the command with srun, once per node. SIGTERM or Ctrl-C saves a checkpoint and exits with
-    code 1. The same command then resumes from the newest checkpoint and gives the same model.
+    Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. SIGTERM or
+    Ctrl-C saves a checkpoint and exits with code 1. The same command then resumes from the newest checkpoint
+    and gives the same model.
 
     \b
     Example:
@@ -108,21 +107,15 @@ def train(
 
     if count:
         run = parse_config(merged(run.model_dump(), {"train": {"ranks": count}}), f"--ranks {count}")
-    # The launcher of DeepSpeed sets LOCAL_RANK too, and has a name of its own for this one.
-    if "LOCAL_SIZE" in os.environ:
-        os.environ.setdefault("LOCAL_WORLD_SIZE", os.environ["LOCAL_SIZE"])
-    ranks.check_environment()
-    if "RANK" not in os.environ:
+    if not ranks.is_started():
         pipeline.check_training(run, dataset, paths)
-        nodes = ranks.slurm_nodes()
-        count = ranks.count_ranks(run.train, nodes, echo)
-        if nodes or count > 1:
-            ranks.check_devices(count // (nodes.size if nodes else 1))
-            command = [sys.executable, "-m", "cadmus", *sys.argv[1:]]
-            sys.exit(ranks.run_ranks(command, count, nodes))
+        count = ranks.count_ranks(run.train, echo)
+        if count > 1:
+            ranks.check_devices(count)
+            sys.exit(ranks.run_ranks([sys.executable, "-m", "cadmus", *sys.argv[1:]], count))
 
     # An error of all ranks is reported by the first one.
-    first = os.environ.get("RANK", "0") == "0"
+    first = ranks.is_first()
     try:
         pipeline.train(run, dataset, paths.export, paths, echo)
     except InputError as error:

@@ -103,7 +103,7 @@ class Train(Section):
     export_precision: Literal["bf16", "fp32"] = "fp32"
     """type of exported weights, which all experiments load"""
     ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"
-    """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
+    """training processes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""
     deepspeed: Annotated[dict[str, Any], AfterValidator(_check_deepspeed)] = {}
     """entries of DeepSpeed's configuration, over those that Cadmus writes, such as

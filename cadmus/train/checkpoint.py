@@ -6,7 +6,6 @@ written last, once the state is on the disk: a directory with it can be resumed 
 ranks, even after a power cut; one without it does not count.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from cadmus import config, store
 from cadmus.config.fields import Count, Positive
-from cadmus.errors import InputError, RankLocalError, reading
+from cadmus.errors import InputError, reading
 from cadmus.model.export import weights_digest
 from cadmus.records import Record, Sealed
 from cadmus.train import paths
@@ -29,8 +28,6 @@ from cadmus.train.metrics import Progress
 from cadmus.train.muon import ROW_SQUARES
 from cadmus.train.ranks import on_first_rank
 
-VISIBLE_SECONDS = 120
-"""Time that a shared file system may take to show a checkpoint to another node."""
 FREE = {"checkpoint_every", "snapshots", "ranks", "micro_batch_size", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
 sampled completions, which depend on the ranks."""
@@ -176,15 +173,6 @@ class Saved(NamedTuple):
     @contextmanager
     def tensors(self, model: nn.Module) -> Iterator[ReadTensor]:
         """Open the training state of ``model``; yield the function that reads a tensor of it."""
-        # The first rank has found the checkpoint; another node may see it later.
-        deadline = time.monotonic() + VISIBLE_SECONDS
-        while not (self.path / paths.STATE).exists():
-            if time.monotonic() > deadline:
-                raise RankLocalError(
-                    f"{self.path}: not visible on this node after {VISIBLE_SECONDS} s; put the checkpoints "
-                    "in a directory that all nodes share"
-                )
-            time.sleep(1)
         shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
         fix = store.KINDS["checkpoint"]
         with reading(self.path / paths.STATE, fix):

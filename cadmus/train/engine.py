@@ -43,14 +43,14 @@ ReadTensor = Callable[[str], Tensor]
 def start_process() -> torch.device:
     """Join the process group and return the device to train on.
 
-    :mod:`cadmus.train.ranks` or ``torchrun`` sets the rank; a process started without them trains alone.
+    :mod:`cadmus.train.ranks` sets the rank; a process that it has not started trains alone.
     """
     store = ranks.join()
     device = ranks.take_device()
     local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
-    # torchrun sets the variable for several ranks; the user's choice counts only for one.
+    # The launcher sets the variable for several ranks; the user's choice counts only for one.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, cores() // local_ranks))
 
@@ -65,9 +65,8 @@ def start_process() -> torch.device:
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
-    if store is not None:
-        # The process group shares its server by now; another training gets one of its own.
-        del store, os.environ["MASTER_PORT"]
+    # The process group shares its server by now.
+    del store
     return device
 
 

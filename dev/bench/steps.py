@@ -30,7 +30,7 @@ from cadmus.programs import Samples
 from cadmus.train import checkpoint, compiling, engine, loader, loop, muon, packing
 from cadmus.train.loop import Launched
 from cadmus.train.paths import RunPaths
-from cadmus.train.ranks import count_ranks, run_ranks
+from cadmus.train.ranks import count_ranks, is_first, run_ranks
 from dev.measure import ROOT, Facts, exclusive, seconds_of
 
 STEPS, WARMUP, PROFILED = 120, 20, 3
@@ -118,7 +118,7 @@ def main(directory: Path) -> None:
     paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
     with ExitStack() as alone:
         loop.train(run, partial(_programs, run), "bench", paths, lambda line: None)
-    if os.environ.get("RANK", "0") != "0":
+    if not is_first():
         return
     records = [json.loads(line) for line in paths.metrics.read_text().splitlines()]
     within = slice(WARMUP, STEPS - PROFILED)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from cadmus.train.ranks import RUN_ID, RUN_PREFIX
+
 
 @pytest.fixture
 def two_gpus(monkeypatch) -> list[int]:
@@ -14,6 +16,5 @@ def two_gpus(monkeypatch) -> list[int]:
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("MASTER_PORT", "1")
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv(RUN_ID, f"{RUN_PREFIX}test")
     return current

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from cadmus import store
 from cadmus.config import parse_config
-from cadmus.errors import InputError, RankLocalError
+from cadmus.errors import InputError
 from cadmus.train import checkpoint
 from cadmus.train.paths import LOCK, METADATA, STATE, find_checkpoints
 from tests import forging
@@ -135,21 +135,6 @@ def test_two_trainings_cannot_share_checkpoints(tmp_path):
     said = f"{checkpoints}: another process is training with these checkpoints; wait or stop it"
     assert (tmp_path / "error").read_text() == said
     assert train(tmp_path, TWO_STEPS) == 0
-
-
-def test_another_node_waits_for_the_checkpoint_of_the_first_rank(tmp_path, monkeypatch):
-    saved = checkpoint.Saved(tmp_path / "step-00000006", 6, 6, {})
-
-    def broadcast(result):
-        assert result == [None, None], "the other ranks do not look for themselves"
-        result[0] = saved
-
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
-    monkeypatch.setattr(torch.distributed, "broadcast_object_list", broadcast)
-    monkeypatch.setattr(checkpoint, "VISIBLE_SECONDS", 1)
-    assert checkpoint.find_latest(tmp_path, {}) == saved
-    with pytest.raises(RankLocalError, match="step-00000006: not visible on this node after 1 s"):
-        saved.tensors(torch.nn.Linear(1, 1)).__enter__()
 
 
 def test_a_damaged_checkpoint_is_named(run):

@@ -191,7 +191,6 @@ def test_losses_do_not_depend_on_micro_batches(tmp_path, prompt_weight):
 
 
 def test_ranks_that_do_not_divide_the_batch_are_rejected(tmp_path):
-    """As when torchrun is told another number than the config says."""
     values = run_config(batch_size=33)
     assert train_ranks(tmp_path, values, ranks=2) == 2
     assert (tmp_path / "error").read_text() == (

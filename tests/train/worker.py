@@ -15,6 +15,7 @@ from cadmus.programs import Samples
 from cadmus.train import loop
 from cadmus.train.loop import Launched
 from cadmus.train.paths import RunPaths
+from cadmus.train.ranks import HOST, RUN_ID, RUN_PREFIX
 from tests.model.models import random_programs
 
 # Threads cost these tiny models more than they save.
@@ -22,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def listening() -> list[str]:
-    """Return the addresses on which the ranks of this node and their launcher listen."""
+    """Return the addresses on which the ranks and their launcher listen."""
     launcher = psutil.Process(os.getppid())
     found = [of.net_connections("tcp") for of in (launcher, *launcher.children())]
     return [each.laddr.ip for of in found for each in of if each.status == psutil.CONN_LISTEN]
@@ -91,7 +92,8 @@ def train(directory: Path, data_digest: str = "data") -> None:
 def train_rank(directory: Path, rank: int, ranks: int, port: int) -> None:
     """As :func:`train`, as one of several ranks."""
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
-    os.environ.update({name: str(value) for name, value in place.items()}, MASTER_PORT=str(port))
+    place |= {"MASTER_ADDR": HOST, "MASTER_PORT": port, RUN_ID: f"{RUN_PREFIX}test"}
+    os.environ.update({name: str(value) for name, value in place.items()})
     train(directory)
 
 

@@ -1,27 +1,17 @@
 # Training. Snakemake deletes the outputs of a failed job, so the checkpoints and *.partial files, from which
 # `cadmus train` resumes, are not outputs.
 
-# Resources of this rule in a SLURM profile, such as train_nodes.
+# Resources of this rule in a SLURM profile, such as train_gpus.
 OVERWRITTEN = workflow.resource_settings.overwrite_resources.get("train", {})
 SITE = {name: resource.raw for name, resource in OVERWRITTEN.items()}
-NODES = SITE.get("train_nodes", 1)
-# Over all nodes; 0 on CPUs, or to use the GPUs that are visible.
+# 0 on CPUs, or to use the GPUs that are visible.
 GPUS = SITE.get("train_gpus", 0 if RUN.train.ranks == "auto" else RUN.train.ranks)
-if GPUS % NODES:
-    share = f"{NODES} nodes cannot share {GPUS} GPUs equally"
-    raise WorkflowError(f"{share}; set train_gpus to a multiple of train_nodes")
 # Resources that Snakemake's SLURM plugin converts to `sbatch` options.
-RESOURCES = {"nodes": NODES, "train_gpus": GPUS}
-if NODES > 1:
-    # One launcher per node, which starts its ranks.
-    RESOURCES |= {"mpi": "srun", "tasks": NODES, "tasks_per_gpu": 0}
+RESOURCES = {"nodes": 1, "train_gpus": GPUS}
 if GPUS and "train_partition" in SITE:
     RESOURCES["slurm_partition"] = SITE["train_partition"]
 MODEL = SITE.get("train_gpu_model")
-if GPUS and NODES > 1:
-    # SLURM may split a total unevenly, such as 7 GPUs on one node and 1 on the other.
-    RESOURCES["gres"] = f"gpu:{MODEL}:{GPUS // NODES}" if MODEL else f"gpu:{GPUS // NODES}"
-elif GPUS:
+if GPUS:
     RESOURCES |= {"gpu": GPUS} | ({"gpu_model": MODEL} if MODEL else {})
 
 
@@ -43,14 +33,12 @@ rule train:
     priority: 2_000
     conda:
         "../envs/cadmus.yaml"
-    # On a cluster, 8 per GPU of a node, or 16 without GPUs.
-    threads: 8 * (GPUS // NODES) or 16 if "train_nodes" in SITE else CORES
+    # On a cluster, whose profile has options of sbatch, 8 per GPU, or 16 without GPUs.
+    threads: 8 * GPUS or 16 if "slurm_extra" in SITE else CORES
     resources:
         **RESOURCES,
         mem_mb=lambda wildcards, attempt, threads: attempt
-        * training_memory(
-            RUNS[wildcards.run].config, GPUS // NODES, threads, programs(wildcards.run, "train")
-        )
+        * training_memory(RUNS[wildcards.run].config, GPUS, threads, programs(wildcards.run, "train"))
         // 10**6,
     params:
         dataset=subpath(input.manifest, parent=True),
@@ -66,8 +54,6 @@ rule train:
     # SLURM sends SIGTERM to all processes of a job step, a closed terminal SIGHUP. Shell and tee ignore them until the
     # checkpoint is saved.
     shell:
-        "trap : TERM HUP; $([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
-        " --cpus-per-task={threads} --kill-on-bad-exit=1)"
-        " python -m cadmus train --config {input.config} --dataset {params.dataset}"
+        "trap : TERM HUP; python -m cadmus train --config {input.config} --dataset {params.dataset}"
         " --checkpoints {params.training}/checkpoints --metrics {output.metrics} --snapshots {output.snapshots}"
         " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM HUP; exec tee -ia {log})"
