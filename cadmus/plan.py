@@ -48,7 +48,7 @@ KEPT_WIDTHS = 20
 TOKENS_PER_PROGRAM = 20
 """For memory, which is asked for before anything is sampled."""
 BYTES_PER_PROGRAM = 30
-"""Host memory of a training program per node; the ranks of a node share it."""
+"""Host memory of a training program in each rank."""
 CORE_TERAFLOPS = 0.11
 """Rate of fp32 matrix products of one core, to which the seconds of experiments and of programs belong."""
 SHARD_SECONDS, PROGRAM_SECONDS = 5, 5e-6
@@ -106,7 +106,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
 
     ``programs`` and ``tokens`` are of one epoch, ``trained_...`` of all steps, ``shards`` of all splits. All
     that depends on ``tokens`` is estimated from a sample. ``disk_bytes`` is the most that each kind of file
-    takes, ``memory_bytes`` that of the host of one node, ``gpu_memory_bytes`` that of each GPU. ``estimates``
+    takes, ``memory_bytes`` that of the host, ``gpu_memory_bytes`` that of each GPU. ``estimates``
     has a list of :class:`Estimate`.
     """
     from cadmus.train.labels import state_outputs
@@ -209,9 +209,9 @@ def _work(run: Config) -> float:
 
 
 def training_memory(config: Config, gpus: int, cores: int, programs: int) -> int:
-    """Return the host memory of a training on one node, with 0 GPUs on CPUs, in bytes."""
-    ranks = gpus * BYTES_PER_GPU if gpus else cores * (BYTES_PER_CORE + model_memory(config, cores))
-    return ranks + programs * BYTES_PER_PROGRAM
+    """Return the host memory of a training, with 0 GPUs on CPUs, in bytes."""
+    of_rank = BYTES_PER_GPU if gpus else BYTES_PER_CORE + model_memory(config, cores)
+    return (gpus or cores) * (of_rank + programs * BYTES_PER_PROGRAM)
 
 
 def model_memory(config: Config, ranks: int) -> int:

@@ -1,11 +1,13 @@
 """Pieces of a batch of programs."""
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.programs import Programs, join
+from cadmus.programs import Programs, join, offsets_of
 
 SYMBOLS = "".join(isa.BY_SYMBOL)
 
@@ -49,6 +51,21 @@ def test_few_and_many_instructions_are_copied_alike(monkeypatch) -> None:
     monkeypatch.setattr("cadmus.programs.FEW", 0)
     assert few == [programs.take(rows).to_strings(), programs.suffixes(starts).to_strings()]
     assert few[1] == ["4+7=", "", "<", ""]
+
+
+def test_taking_programs_does_not_read_the_others() -> None:
+    lengths = np.full(2_000_000, 20, np.int64)
+    programs = Programs(np.zeros(lengths.sum(), np.uint8), offsets_of(lengths))
+    rows = np.arange(0, len(programs), 20_000)
+    programs.take(rows)
+    tracemalloc.start()
+    try:
+        taken = programs.take(rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken.lengths.tolist() == [20] * 100
+    assert peak < 100_000
 
 
 def test_the_representation_shows_the_first_programs() -> None:

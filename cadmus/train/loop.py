@@ -66,9 +66,9 @@ def train(
     All ranks call this together.  Losses depend only on the config, the programs and the number of ranks,
     however often the run is interrupted.
 
-    ``read`` is called once per node, and on each rank by objectives that sample completions. ``data_digest``
-    identifies the dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the
-    user, from the first rank. ``held_out`` returns programs of the validation split, on which snapshots are
+    ``read`` is called on each rank, again by objectives that sample completions. ``data_digest`` identifies
+    the dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the user, from
+    the first rank. ``held_out`` returns programs of the validation split, on which snapshots are
     measured.
 
     Raises:
@@ -114,7 +114,7 @@ class Training:
 
         # The batches. One seed decides the order of the programs, the first weights and what is sampled.
         seed = seed_of(run.seed, "train", run.train.seed)
-        loader = objectives.make_loader(run, data.share(read), seed, place)
+        loader = objectives.make_loader(run, data.read_all(read), seed, place)
         self.order = loader.order
 
         # The model. Nothing may draw random numbers between the seed and the weights.

@@ -59,7 +59,7 @@ def printed(checkout, tmp_path):
     ("site", "asked"),
     [
         # 1.5 GB for each core, and the model.
-        ({"train_gpus": 0}, {"threads: 16", "nodes=1", "train_gpus=0", "mem_mb=24013"}),
+        ({"train_gpus": 0}, {"threads: 16", "nodes=1", "train_gpus=0", "mem_mb=24015"}),
         (
             {"train_gpus": 2, "gpu_model": "h100"},
             {"threads: 16", "nodes=1", "train_gpus=2", "gpu=2", "gpu_model=h100", "mem_mb=12000"},
