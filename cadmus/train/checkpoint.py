@@ -141,8 +141,6 @@ class Values(Record):
     """The content of a checkpoint besides the training state."""
 
     progress: Progress
-    order: dict[str, Any] | None = None
-    """State of the order of the programs, see :meth:`cadmus.train.order.Order.state`."""
 
 
 class Metadata(Sealed):

@@ -57,7 +57,7 @@ class Loader:
         supervisions: Sequence[Supervision] = (),
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
-        self.order, self._supervisions = order, supervisions
+        self._order, self._supervisions = order, supervisions
         self._train, self._row_length, self._attention = run.train, run.row_length, run.model.attention
         programs = run.train.batch_size // place.ranks
         # Micro-batches are dealt over all ranks at once, so that they have almost the same number of tokens.
@@ -68,7 +68,7 @@ class Loader:
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
         programs, batch_size = self._train.programs_of(step), self._train.batch_size
-        rows = self.order.draw(step, batch_size - self._added(batch_size))
+        rows = self._order.draw(step, batch_size - self._added(batch_size))
         # A step with fewer trains on the first of those that it would have.
         rows = rows[: programs - self._added(programs)]
         drawn = Drawn.of(self._programs.take(rows), self._prompt_lengths[rows], step)

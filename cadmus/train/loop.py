@@ -115,7 +115,6 @@ class Training:
         # The batches. One seed decides the order of the programs, the first weights and what is sampled.
         seed = seed_of(run.seed, "train", run.train.seed)
         loader = objectives.make_loader(run, data.read_all(read), seed, place)
-        self.order = loader.order
 
         # The model. Nothing may draw random numbers between the seed and the weights.
         torch.manual_seed(seed % 2**64)
@@ -142,7 +141,6 @@ class Training:
                 self.engine = engine.initialize(model, run.train, place.device)
                 engine.restore(self.engine, tensors, saved.adam_steps, run.row_length)
             self.step, self.progress = saved.step, saved.values["progress"]
-            self.order.restore(saved.values["order"], saved.step)
             log(f"resuming after step {self.step} from {saved.path}")
 
         # The terms of the loss, each with its sums and metrics.
@@ -150,8 +148,7 @@ class Training:
         self.objectives = [kind(setting) for kind in kinds]
 
         # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
-        with_workers = runs_ahead(place.device) and not self.order.follows_training
-        workers = min(WORKERS, cores()) if with_workers else 0
+        workers = min(WORKERS, cores()) if runs_ahead(place.device) else 0
         self.batches = Prefetcher(loader.load, range(self.step, run.train.steps), workers, place.device)
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and place.rank == 0:
@@ -243,7 +240,6 @@ class Training:
         now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         self.progress = advance(self.progress, {**metrics, "seconds": seconds})
-        self.order.advance(metrics)
         metrics |= {
             "tokens_per_second": batch.tokens / seconds,
             "validation_loss": None,
@@ -306,8 +302,8 @@ class Training:
         """Save a checkpoint; the metrics before it are on disk first, so a resumed run has all of them."""
         if self.place.rank == 0:
             self.metrics.flush()
-        values = {"progress": self.progress, "order": self.order.state()}
-        checkpoint.save(self.engine, self.paths.checkpoints, self.step, self.description, values)
+        checkpoints, values = self.paths.checkpoints, {"progress": self.progress}
+        checkpoint.save(self.engine, checkpoints, self.step, self.description, values)
 
     def _export(self, directory: Path, validation: "Validation | None" = None) -> dict[str, Any]:
         """Export the model; return what ``validation``, which the first rank has, measures."""

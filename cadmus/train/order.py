@@ -1,11 +1,9 @@
 """The order of the training programs: endless epochs of all of them, unless an objective has its own.
 
-The programs of a step depend on the seed and the step, and on the state that checkpoints hold, if there is
-one. So a resumed training sees the same ones.
+The programs of a step depend on the seed and the step alone. So a resumed training sees the same ones.
 """
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -16,25 +14,12 @@ from cadmus.tools import epoch_seed
 class Order:
     """Chooses the programs of each step: by default endless epochs, each a permutation of all programs."""
 
-    follows_training = False
-    """True if the order depends on measurements, which workers in other processes do not know."""
-
     def __init__(self, training_set: Samples, seed: int) -> None:
         self.programs, self.seed = len(training_set), seed
 
     def draw(self, step: int, batch_size: int) -> np.ndarray:
         """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
         return programs_of(step, self.seed, self.programs, batch_size)
-
-    def advance(self, metrics: dict[str, Any]) -> None:
-        """Take the metrics of the next step that is finished."""
-
-    def state(self) -> dict[str, Any] | None:
-        """Return a JSON value from which :meth:`restore` continues, None if the step decides all."""
-        return None
-
-    def restore(self, state: dict[str, Any] | None, step: int) -> None:
-        """Continue after ``step`` steps."""
 
 
 def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
