@@ -5,11 +5,8 @@ missing or broken, and a cache, which a killed process can damage. So a model of
 a training never fails because of it.
 """
 
-import atexit
 import os
-import shutil
 import warnings
-from tempfile import mkdtemp
 
 import torch
 from torch import distributed
@@ -49,7 +46,10 @@ def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str 
         torch._dynamo.config.suppress_errors = True
         model.compile_blocks()
         return None
-    return f"{problem or 'another rank cannot'}; the blocks are not compiled, which makes steps slower"
+    # A killed process leaves files that cannot be loaded.
+    cache = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    fix = f"delete {cache}, in case it is damaged, and start again"
+    return f"{problem or 'another rank cannot'}; the blocks are not compiled, which makes steps slower; {fix}"
 
 
 def _try(run: config.Config, device: torch.device) -> str | None:
@@ -60,7 +60,6 @@ def _try(run: config.Config, device: torch.device) -> str | None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(caches, "cadmus", "compiled")
     from torch._functorch import config as autograd
     from torch._inductor import config as inductor
-    from torch._inductor.utils import clear_caches
 
     # Otherwise a graph with a backward pass of its own is compiled again in each process.
     autograd.autograd_cache_allow_custom_autograd_functions = True
@@ -68,22 +67,14 @@ def _try(run: config.Config, device: torch.device) -> str | None:
     inductor.cpp.vec_isa_ok = True
     # Of the length of the training's rows, as a graph for a GPU depends on what divides it.
     tokens = torch.zeros((TRIAL_ROWS, run.row_length), dtype=torch.int64, device=device)
-    dtype, problem = dtype_of(run.train.precision, device), None
+    dtype = dtype_of(run.train.precision, device)
     # Tracing reads attributes that warn.
     with warnings.catch_warnings(action="ignore"), torch._dynamo.config.patch(suppress_errors=False):
-        for use_new_cache in (False, True):
-            if use_new_cache:
-                # A killed process leaves files that cannot be loaded.
-                torch.compiler.reset()
-                clear_caches()
-                os.environ["TORCHINDUCTOR_CACHE_DIR"] = mkdtemp(prefix="cadmus-compiled-")
-                atexit.register(shutil.rmtree, os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
-            try:
-                trial = GPT(run.model.model_copy(update={"layers": 1})).to(device, dtype)
-                trial.compile_blocks()
-                trial(tokens, tokens, tokens).sum().backward()
-                return None
-            # A compiler fails in any way.
-            except Exception as error:
-                problem = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return problem
+        try:
+            trial = GPT(run.model.model_copy(update={"layers": 1})).to(device, dtype)
+            trial.compile_blocks()
+            trial(tokens, tokens, tokens).sum().backward()
+        # A compiler fails in any way.
+        except Exception as error:
+            return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return None

@@ -30,26 +30,6 @@ def test_short_trainings_are_not_compiled(run, monkeypatch):
     assert compiling.compile_blocks(GPT(run.model), run, CPU) is None
 
 
-@pytest.mark.parametrize("failures", [0, 1])
-def test_a_damaged_cache_is_not_used(run, monkeypatch, failures, tmp_path):
-    """The second try has an empty cache."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    tries, compile_blocks = [], GPT.compile_blocks
-
-    def with_damaged_cache(model: GPT) -> None:
-        tries.append(model)
-        if len(tries) <= failures:
-            raise OSError("kernel.so: file too short")
-        compile_blocks(model, "eager")
-
-    monkeypatch.setattr(GPT, "compile_blocks", with_damaged_cache)
-    model = GPT(run.model)
-    assert compiling.compile_blocks(model, run, CPU) is None
-    assert len(tries) == failures + 2
-    assert compiled(model)
-    assert (os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)) == (not failures)
-
-
 def test_a_broken_compiler_is_one_line_and_the_blocks_run_eagerly(run, monkeypatch, tmp_path):
     torch._dynamo.reset()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -57,7 +37,8 @@ def test_a_broken_compiler_is_one_line_and_the_blocks_run_eagerly(run, monkeypat
     model = GPT(run.model)
     problem = compiling.compile_blocks(model, run, CPU)
     assert problem is not None
-    assert problem.endswith("; the blocks are not compiled, which makes steps slower")
+    said = "the blocks are not compiled, which makes steps slower"
+    assert problem.endswith(f"; {said}; delete {tmp_path}, in case it is damaged, and start again")
     assert "\n" not in problem
     assert not compiled(model)
 
