@@ -360,16 +360,6 @@ def _refusal(path: Path) -> str | None:
     return None
 
 
-def flush(directory: Path) -> None:
-    """Write the files of a directory, then their names, from the cache of the system to the disk."""
-    for path in (*directory.iterdir(), directory):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def commit() -> str:
     """Return the Git commit of the checkout, ending in ``-dirty`` if changed, else the version of Cadmus."""
     if CHECKOUT is None:

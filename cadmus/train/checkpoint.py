@@ -2,8 +2,8 @@
 
 A checkpoint is a directory such as ``step-00001000`` with the training state, as full tensors by name
 (:mod:`cadmus.train.engine`), and ``meta.json``, which is sealed and has the digest of the state. It is
-written last, once the state is on the disk: a directory with it can be resumed from, with any number of
-ranks, even after a power cut; one without it does not count.
+written last: a directory with it can be resumed from, with any number of ranks; one without it, which a
+killed process leaves, does not count.
 """
 
 from collections.abc import Iterator
@@ -123,11 +123,8 @@ def save(
                 paths.remove_checkpoint(checkpoint)
                 checkpoint.mkdir(exist_ok=True)
                 save_file(tensors, state)
-                # Metadata last: a checkpoint that has them is complete, also after a power cut.
-                store.flush(checkpoint)
+                # Metadata last: a checkpoint that has them is complete.
                 store.write_json(checkpoint / paths.METADATA, "checkpoint", metadata, {state.name: state})
-                store.flush(checkpoint)
-                store.flush(directory)
         except InputError:
             # Free the space of an incomplete checkpoint: a full disk is the usual reason.
             paths.remove_checkpoint(checkpoint)

@@ -299,9 +299,7 @@ class Training:
         self.metrics = files.enter_context(closing(MetricsFile(self.paths.metrics, self.step)))
 
     def _save(self) -> None:
-        """Save a checkpoint; the metrics before it are on disk first, so a resumed run has all of them."""
-        if self.place.rank == 0:
-            self.metrics.flush()
+        """Save a checkpoint; the metrics before it are written by then, so a resumed run has all of them."""
         checkpoints, values = self.paths.checkpoints, {"progress": self.progress}
         checkpoint.save(self.engine, checkpoints, self.step, self.description, values)
 

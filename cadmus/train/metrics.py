@@ -25,7 +25,6 @@ An objective of :mod:`cadmus.train.objectives` adds its own.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -91,10 +90,6 @@ class MetricsFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def flush(self) -> None:
-        """Write all lines to the disk: after a power cut, a checkpoint must not be without its metrics."""
-        os.fsync(self._file.fileno())
 
 
 class Display:

@@ -15,9 +15,8 @@ from cadmus import store
 from cadmus.config import parse_config
 from cadmus.errors import InputError
 from cadmus.train import checkpoint
-from cadmus.train.paths import LOCK, METADATA, STATE, find_checkpoints
+from cadmus.train.paths import LOCK, METADATA, STATE, find_checkpoints, step_of
 from tests import forging
-from tests.train import worker
 from tests.train.runs import losses, run_config, train
 
 TWO_STEPS = run_config(steps=2)
@@ -68,38 +67,28 @@ def test_a_checkpoint_of_a_version_with_fewer_fields_resumes(run, one_rank):
         checkpoint.find_latest(run / "checkpoints", now | {"train.weight_decay": 0.1})
 
 
-def test_the_state_is_on_the_disk_before_the_metadata_and_old_checkpoints_go_last(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_and_trace)
-        values = run_config(steps=3, checkpoint_every=1)
-        assert train(tmp_path, values) == 0
-    done = (tmp_path / "trace").read_text().splitlines()
-    first, _, third, *_ = (index for index, line in enumerate(done) if line == "name meta.json")
-    assert {"flush metrics.jsonl", f"flush {STATE}", "flush step-00000001"} <= set(done[:first])
-    assert "flush checkpoints" in done[third : done.index("remove meta.json")]
+def test_a_kill_while_saving_leaves_the_checkpoint_before(run, one_rank, monkeypatch):
+    def save(step: int) -> None:
+        checkpoint.save(None, run / "checkpoints", step, {}, {})
 
+    def killed(*_) -> None:
+        raise KeyboardInterrupt
 
-def _train_and_trace(directory: Path, data_digest: str) -> None:
-    """As worker.train, with a list of what was flushed, got its name and was removed."""
-    fsync, replace, unlink = os.fsync, os.replace, Path.unlink
-    trace = (directory / "trace").open("a", buffering=1)
+    def steps() -> list[int]:
+        return [step_of(path) for path in find_checkpoints(run / "checkpoints")]
 
-    def traced_fsync(handle: int) -> None:
-        fsync(handle)
-        print("flush", Path(os.readlink(f"/proc/self/fd/{handle}")).name, file=trace)
-
-    def traced_replace(source: Path, target: Path) -> None:
-        replace(source, target)
-        print("name", Path(target).name, file=trace)
-
-    def traced_unlink(path: Path, missing_ok: bool = False) -> None:
-        existed = path.exists()
-        unlink(path, missing_ok)
-        if existed:
-            print("remove", path.name, file=trace)
-
-    os.fsync, os.replace, Path.unlink = traced_fsync, traced_replace, traced_unlink
-    worker.train(directory, data_digest)
+    monkeypatch.setattr(checkpoint, "gather", lambda engine: {"weight/a": torch.zeros(1)})
+    monkeypatch.setattr(checkpoint, "count_adam_steps", lambda engine: 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            save(3)
+    assert (run / "checkpoints/step-00000003" / STATE).exists(), "the metadata are last"
+    assert steps() == [2]
+    save(3)
+    assert steps() == [2, 3]
+    save(4)
+    assert steps() == [3, 4]
 
 
 def test_checkpoints_of_another_run_are_rejected(run):
