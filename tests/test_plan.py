@@ -24,11 +24,9 @@ from cadmus.plan import (
     SHARD_SECONDS,
     average_program,
     checkpoint_bytes,
-    model_memory,
     on_this_machine,
     plan,
     plan_study,
-    training_memory,
 )
 from tests.checkout import ROOT
 from tests.commands import invoke
@@ -164,25 +162,6 @@ def test_the_size_of_a_checkpoint(recipe, size):
     values["model"] = {"layers": 4, "width": 256, "heads": 4, "mlp": 1024}
     values["train"] = {"steps": 2, "batch_size": 32, "recipe": recipe}
     assert checkpoint_bytes(parse_config(values, "test")) == pytest.approx(size, rel=0.002)
-
-
-def test_the_disk_by_hand():
-    run = tiny(train={"recipe": "paper", "optimizer": "adam", "snapshots": 2})
-    planned = plan(run)
-    assert planned["disk_bytes"] == {
-        "dataset": planned["dataset_bytes"],
-        "checkpoints": 3 * 12 * planned["parameters"],
-        "snapshots": 2 * 4 * planned["parameters"],
-        "export": 4 * planned["parameters"],
-    }
-
-
-def test_the_memory_is_that_of_the_ranks_and_the_programs():
-    run = training(ranks="auto")
-    assert training_memory(run, 8, 64, 80_200_000) == 8 * (6_000_000_000 + 2_406_000_000)
-    assert training_memory(run, 0, 4, 1_000) == 4 * (1_500_000_000 + model_memory(run, 4) + 30_000)
-    assert plan(run)["memory_bytes"] == training_memory(run, 0, 2, 3_500)
-    assert plan(training(ranks=2))["memory_bytes"] == training_memory(training(ranks=2), 2, 2, 3_500)
 
 
 # Peaks of all processes, measured on two cores with bf16.

@@ -2,8 +2,8 @@
 
 No other module knows DeepSpeed. It reaches into DeepSpeed's internals where the public interface does not do:
 two patches (:func:`start_process`, :func:`initialize`), and the layouts of the optimizer state in
-:func:`gather` and :func:`restore`. ``test_deepspeed_is_as_the_engine_needs_it`` fails when a version of
-DeepSpeed has changed any of them.
+:func:`gather` and :func:`restore`. Tests of resumed trainings fail when a version of DeepSpeed has changed
+those.
 
 The training state is the fp32 weights and the optimizer state of every parameter. With Adam, DeepSpeed
 partitions both over the ranks (ZeRO), in a layout for each stage and precision; gathered as full tensors by

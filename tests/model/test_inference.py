@@ -127,12 +127,6 @@ def test_sampling_options_out_of_range_are_rejected(options):
         Cadmus(random_model()).complete(["1"], 5, **options)
 
 
-def test_the_representation_names_the_sizes():
-    assert repr(Cadmus(random_model(), max_length=20)) == (
-        "<Cadmus: 26,736 parameters, 3 layers, width 32, 4 heads, programs of up to 20 instructions, on cpu>"
-    )
-
-
 def test_log_probabilities_match_greedy_completions(monkeypatch):
     monkeypatch.setitem(inference.PROMPT_TOKENS, "cpu", 40)
     made = ending_model()

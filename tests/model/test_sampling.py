@@ -75,14 +75,6 @@ def test_steps_of_a_prompt_are_independent():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.03
 
 
-def test_rows_of_one_call_may_be_at_different_steps():
-    logits = torch.linspace(-2, 2, isa.VOCABULARY_SIZE)
-    one_by_one, together = TokenSampler(2, 1.0, 1), TokenSampler(2, 1.0, 1)
-    alone = [one_by_one(logits.expand(1, -1), np.array([row])).item() for row in (0, 0, 1)]
-    first = together(logits.expand(1, -1), np.array([0])).item()
-    assert [first, *together(logits.expand(2, -1), np.array([0, 1]))] == alone
-
-
 def test_a_random_number_next_to_one_is_in_the_nucleus(monkeypatch):
     class Highest:
         def random(self, size: int) -> np.ndarray:

@@ -82,20 +82,3 @@ def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> Non
     ]:
         found = state_labels(programs, wanted, dataset)[1][programs.offsets[1:] - 1, 0]
         assert found.tolist() == pytest.approx(last, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("program", "label"),
-    [
-        ("f", NO_VALUE),
-        ("u", EMPTY),
-        ("u" + "1b" * 9, EMPTY + 6),
-        ("77*", OTHER),
-        ("32:", DECORATION_1 + 1),
-        ("04-", ZERO - 4),
-        ("85*", CLASSES - 1),
-    ],
-)
-def test_classes_of_labels(program, label):
-    labels = classes(Programs.from_strings([program]))
-    assert labels[-1] == label

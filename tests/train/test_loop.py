@@ -190,14 +190,6 @@ def test_losses_do_not_depend_on_micro_batches(tmp_path, prompt_weight):
     np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
 
 
-def test_ranks_that_do_not_divide_the_batch_are_rejected(tmp_path):
-    values = run_config(batch_size=33)
-    assert train_ranks(tmp_path, values, ranks=2) == 2
-    assert (tmp_path / "error").read_text() == (
-        "train.batch_size: must be a multiple of ranks 2, got 33; start another number of ranks"
-    )
-
-
 def test_a_training_starts_from_a_model_and_says_so(tmp_path):
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     labels = {"state_weight": 0.5}
