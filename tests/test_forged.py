@@ -21,15 +21,26 @@ from cadmus.errors import InputError
 from cadmus.model.export import Trained, load_export, read_metadata_as, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
-from cadmus.pages.dataset import dataset_card
 from cadmus.study.comparison import compare
 from cadmus.study.results import read as read_study
 from tests import forging, labs
 from tests.checkout import ROOT
 from tests.figures.test_figures import completions, results_of, written
-from tests.pages.conftest import VALUES
 from tests.pages.test_model import TRAINED
 
+VALUES = {
+    "name": "rules",
+    "dataset": {
+        "validation": 0,
+        "test": 20,
+        "shard_size": 60,
+        "ood": {"small": {"values": [[-20, -15]]}, "maximum": {"contains": ["x|", "x"]}},
+        "ood_programs": 25,
+        "templates": {"equality": {"train": 100}, "basic_sequences": {"train": 50}},
+    },
+    "model": {"layers": 1, "width": 8, "heads": 2, "mlp": 16},
+    "train": {"steps": 1},
+}
 RUN = parse_config(VALUES, "x.yaml")
 
 
@@ -72,7 +83,7 @@ def read_model(directory: Path) -> object:
 
 def read_dataset(directory: Path) -> object:
     read_manifest_as(Described, directory / "dataset")
-    return dataset_card(directory / "dataset"), read_split(directory / "dataset", "test")
+    return read_split(directory / "dataset", "test")
 
 
 ARTIFACTS = {
@@ -177,7 +188,7 @@ def test_a_dataset_cannot_name_files_outside(copy, file) -> None:
 def test_a_name_cannot_be_markup(copy) -> None:
     forging.edit(copy / "dataset/manifest.json", lambda tree: tree.update(name="<script>alert(1)</script>"))
     with pytest.raises(InputError, match=r"manifest\.json: name: must match pattern"):
-        dataset_card(copy / "dataset")
+        read_manifest_as(Described, copy / "dataset")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ SECTIONS = {
         "shard": ("train", "sample", "Sample shards of the dataset in DIRECTORY."),
         "manifest": ("train", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
         "baselines": ("experiments", "model", "Grade the baselines on a dataset."),
-        "card": ("train", "model", "Write the card of the model or dataset in DIRECTORY."),
+        "card": ("train", "model", "Write the card of the model in DIRECTORY."),
     },
 }
 """Commands by the headings of `cadmus --help`: the module in this package, the extra with its packages, and

@@ -135,31 +135,21 @@ def train(
 
 @click.command()
 @click.argument("directory", type=MODEL)
-@click.option(
-    "--completions", type=PATH, help="Results of `cadmus evaluate completions`; needed for a model."
-)
+@click.option("--completions", type=PATH, required=True, help="Results of `cadmus evaluate completions`.")
 @click.option("--output", type=PATH, help="Card to write, a .md file; README.md in DIRECTORY by default.")
-def card(directory: Path, completions: Path | None, output: Path | None) -> None:
-    """Write the card of the model or dataset in DIRECTORY.
+def card(directory: Path, completions: Path, output: Path | None) -> None:
+    """Write the card of the model in DIRECTORY.
 
-    The Hugging Face Hub shows it as the page of the model or dataset: data, training, accuracy and limits.
+    The Hugging Face Hub shows it as the page of the model: data, training, accuracy and limits.
 
     \b
-    Examples:
-      cadmus card results/quick/dataset
+    Example:
       cadmus card results/quick/model --completions results/quick/experiments/completions.parquet
     """
-    from cadmus.dataset.manifest import NAME as MANIFEST
-    from cadmus.pages.dataset import dataset_card
     from cadmus.pages.model import model_card
     from cadmus.store import write_card
 
     output = output or directory / CARD
     if output.suffix != ".md":
         raise InputError(f"--output {output}: must end in .md")
-    if (directory / MANIFEST).exists():
-        write_card(output, dataset_card(directory))
-    elif completions is None:
-        raise InputError(f"{directory}: no dataset; for the card of a model, add --completions")
-    else:
-        write_card(output, model_card(directory, completions))
+    write_card(output, model_card(directory, completions))

@@ -85,21 +85,11 @@ class Manifest(Sealed):
 
 
 class Described(Manifest):
-    """As the card of the dataset describes it."""
+    """With the config of the dataset."""
 
     name: RunName
     seed: Count
     dataset: Dataset
-    ood: dict[PlainText, dict[PlainText, Count]] = Field({})
-    shared_between_splits: dict[PlainText, Count]
-
-    @model_validator(mode="after")
-    def _check(self) -> "Described":
-        if not any(file.split == "train" for file in self.files):
-            raise ValueError("files: none has programs to train on")
-        if self.ood.keys() != self.dataset.ood.keys():
-            raise ValueError("ood: must have the rules of dataset.ood")
-        return self
 
 
 M = TypeVar("M", bound=Manifest)

@@ -17,7 +17,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 FILES = (WEIGHTS, METADATA, CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG)
 """The files of an export."""
 CARD = "README.md"
-"""The card of a model or dataset, which the Hugging Face Hub shows as its page."""
+"""The card of a model, which the Hugging Face Hub shows as its page."""
 DEFAULT_MODEL = DATA / "models" / "laptop"
 """Directory of the shipped model."""
 SNAPSHOTS = CHECKOUT / "docs/models/laptop/snapshots" if CHECKOUT else None

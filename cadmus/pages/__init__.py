@@ -1,6 +1,6 @@
-"""Pages generated from code and results: cards for the Hugging Face Hub, and the manual.
+"""Pages generated from code and results: the card of a model, and the manual.
 
-A card is the README.md of a model or dataset, which the Hub shows. All numbers in it come from files.
+A card is the README.md of a model, which the Hugging Face Hub shows. All numbers in it come from files.
 """
 
 from pathlib import Path

@@ -17,8 +17,8 @@ from cadmus.cli.main import cadmus
 from cadmus.columns import Column
 from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
+from cadmus.dataset import shards
 from cadmus.evaluate.questions import definitions
-from cadmus.pages import dataset
 from cadmus.pages.manual import manual
 from cadmus.store import write_text
 from cadmus.study.results import TABLE
@@ -123,7 +123,7 @@ def columns() -> str:
         meanings = of.meanings()
         rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.columns.items()]
         parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
-    return "\n".join([*parts, DATASET, markdown(["column", "type", "null", "meaning"], dataset.columns())])
+    return "\n".join([*parts, DATASET, markdown(["column", "type", "null", "meaning"], shards.columns())])
 
 
 def _kind(column: Column) -> str:

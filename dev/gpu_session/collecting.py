@@ -90,7 +90,7 @@ def _files() -> list[str]:
         if "curve" not in figure.sources
         for suffix in FORMATS[figure.kind]
     ]
-    return [*drawn, f"dataset/{CARD}", f"model/{CARD}"]
+    return [*drawn, f"model/{CARD}"]
 
 
 def _snakemake(path: Path, cores: str, targets: list[str]) -> None:

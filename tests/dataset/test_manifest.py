@@ -9,7 +9,6 @@ import pytest
 
 from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
 from cadmus.errors import InputError
-from cadmus.pages.dataset import dataset_card
 from tests import forging
 from tests.dataset.conftest import CONFIG
 
@@ -84,7 +83,7 @@ def test_a_dataset_of_an_earlier_version_is_one_line(copy):
     message = (
         r"manifest\.json: files: an earlier version of Cadmus sampled them; sample it again: `make run`, or"
     )
-    for read in (read_manifest, lambda directory: read_split(directory, "test"), dataset_card):
+    for read in (read_manifest, lambda directory: read_split(directory, "test")):
         with pytest.raises(InputError, match=message):
             read(copy)
 

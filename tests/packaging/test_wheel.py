@@ -40,7 +40,7 @@ COMMANDS = {
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
     "model": ("experiments.experiment", "evaluate.statistics.results", "pages.model", "explore.site"),
-    "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),
+    "figures": ("study.comparison", "study.page", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
 ARGUMENTS = {

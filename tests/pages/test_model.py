@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+import yaml
 from huggingface_hub import ModelCard
 
 from cadmus import isa
@@ -13,7 +14,7 @@ from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.model.export import read_metadata, save_export, weights_digest
 from cadmus.model.gpt import GPT
-from cadmus.pages import CITATION
+from cadmus.pages import CITATION, LICENSE
 from cadmus.pages.model import model_card
 from cadmus.store import write_parquet
 from tests.checkout import ROOT
@@ -143,3 +144,12 @@ def test_the_command_writes_the_card(place):
     assert written.startswith(make(place).rstrip())
     assert written.count("made by cadmus card") == 1
     assert "must end in .md" in refused("card", place / "model", output=place / "README.txt", **files)
+
+
+def test_the_citation_is_that_of_the_checkout():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    (paper,) = citation["references"]
+    assert citation["license"].lower() == LICENSE
+    authors = [f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]]
+    for text in (paper["title"], paper["journal"], paper["url"], str(paper["year"]), *authors):
+        assert text in CITATION

@@ -205,12 +205,12 @@ def files_of(figure):
 
 
 def targets():
-    """Return the files of a study, or the cards of dataset and model and all figures, tables and pages of a run."""
+    """Return the files of a study, or the card of the model and all figures, tables and pages of a run."""
     drawn = [
         f"{figure.kind}s/{figure.name}{suffix}"
         for figure in FIGURES.values()
         if all(EXPERIMENTS[source].asks(RUN.model) for source in figure.sources if source in EXPERIMENTS)
         for suffix in experiments.FORMATS[figure.kind]
     ]
-    files = FILES if STUDY else [f"dataset/{CARD}", f"model/{CARD}", *drawn]
+    files = FILES if STUDY else [f"model/{CARD}", *drawn]
     return [f"results/{RUN.name}/{file}" for file in files]

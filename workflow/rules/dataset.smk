@@ -1,4 +1,4 @@
-# Dataset: one job per shard, then the manifest of all shards, then the report and the card.
+# Dataset: one job per shard, then the manifest of all shards.
 
 # The held-out shards, if all runs have the same, of at most the programs of two: one process samples them as fast as it starts.
 lists = {tuple(each for each in shards(run.dataset) if each.split != "train") for run in RUNS.values()}
@@ -74,19 +74,3 @@ rule manifest:
         code=code("cadmus.dataset.manifest"),
     shell:
         "python -m cadmus manifest --config {input.config} {params.dataset} 2>&1 | tee -i {log}"
-
-
-rule dataset_card:
-    input:
-        manifest=rules.manifest.output[0],
-    output:
-        report(f"results/{{run}}/dataset/{CARD}", category="Dataset"),
-    log:
-        "results/{run}/logs/dataset_card.log",
-    conda:
-        "../envs/cadmus.yaml"
-    params:
-        dataset=subpath(input.manifest, parent=True),
-        code=code("cadmus.pages.dataset"),
-    shell:
-        "python -m cadmus card {params.dataset} > {log} 2>&1"
