@@ -137,7 +137,6 @@ MEANINGS = {
     "tokens": "tokens: of a completion with its end, or trained on until here",
     "total_variation": "total variation between the posterior and the samples of the model",
     "training_programs": "training programs of the template",
-    "uses_drop": "whether the completion has the instruction `_`",
     "value": "value of the metric",
     "variable": "variable of the machine",
     "variant": "variant of the study",

@@ -133,7 +133,7 @@ def baselines(config: Config, dataset: Path | str, output: Path | str) -> None:
 
 
 def draw(figure: str, results: Sequence[Path | str], output: Path | str) -> list[Path]:
-    """Draw a figure, table or page from result files alone; return the files written to ``output``."""
+    """Draw a figure or table from result files alone; return the files written to ``output``."""
     from cadmus.experiments.drawing import produce
 
     return produce(figure, [Path(path) for path in results], Path(output))

@@ -54,7 +54,7 @@ CORE_TERAFLOPS = 0.11
 SHARD_SECONDS, PROGRAM_SECONDS = 5, 5e-6
 """Of one core: to start the job of a shard; to sample, write and read a program."""
 DRAWING_SECONDS = 100
-"""Of one core: all figures, tables, pages and cards."""
+"""Of one core: all figures and tables, and the card."""
 QUICK_PARAMETERS, QUICK_PROGRAMS = 793_344, 2_000
 """Of the model of ``quick``, without the embedding; of its experiment ``completions``, of each template."""
 CORES = 2

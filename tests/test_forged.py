@@ -56,7 +56,7 @@ def draw(name: str) -> Callable[[Path], object]:
     """Return a reader of the first results of a figure or table that computes what it shows."""
     figure = experiments.figures()[name]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
-    show = module.data if hasattr(module, "data") else getattr(module, "page", None) or module.table
+    show = module.data if hasattr(module, "data") else module.table
 
     def read(directory: Path) -> object:
         results = store.read_results(directory / f"{name}.parquet", experiments.table(figure.sources[0]))[0]

@@ -194,7 +194,7 @@ def score(
     options.echo_table([table.columns, *shown])
 
 
-@click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
+@click.command(epilog=f"Figures and tables: {', '.join(experiments.figures())}.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--results", type=options.PATH, multiple=True, help="Result file; repeat for several.")
 @click.option(
@@ -207,10 +207,10 @@ def score(
     help="Directory, or the path of one of the files; the other formats go next to it. Repeat for each NAME.",
 )
 def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Path, ...]) -> None:
-    """Draw figures, tables or pages from results alone.
+    """Draw figures or tables from results alone.
 
     All NAMEs have the same results; `training_curve` compares several runs. A figure is written as .pdf, .png
-    and .csv, a table as .csv and .md, and a page as .html.
+    and .csv, a table as .csv and .md.
 
     \b
     Examples:
@@ -222,7 +222,7 @@ def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Pat
     if len(outputs) != len(names):
         raise InputError(f"--output: give one for each of the {len(names)} names, not {len(outputs)}")
     for name in set(names) - experiments.figures().keys():
-        raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
+        raise InputError(f"no figure or table {name!r}; {suggest(name, experiments.figures())}")
     for name, output in zip(names, outputs, strict=True):
         for path in pipeline.draw(name, results, output):
             options.echo(path)

@@ -27,7 +27,7 @@ SECTIONS = {
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
         "compare": ("experiments", "model", "Compare two models on the programs that both have completed."),
         "score": ("experiments", "model", "Score features of states by the VM."),
-        "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
+        "figure": ("experiments", "figures", "Draw figures or tables from results alone."),
     },
     "Training": {
         "config": ("configs", "sample", "Show a config with its defaults."),

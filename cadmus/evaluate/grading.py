@@ -75,7 +75,6 @@ def grade(tasks: list[TaskBatch], policy: Policy, name: str, dataset: Dataset) -
                     "subject": subjects_of(task.question, task.programs, task.prompt_length),
                     "completion": completed.texts,
                     "ended": ended,
-                    "uses_drop": completed.uses_drop,
                     "solved": task.question.solves(completed),
                     "fits": None if task.question.fits is None else task.question.fits(completed),
                     "exact": completed.exact,

@@ -17,7 +17,7 @@ from cadmus.experiments.experiment import Experiment, Figure
 
 NAMES = EXPERIMENTS
 """Every experiment, in the order in which documents list them."""
-FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md"), "page": (".html",)}
+FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md")}
 """Suffixes of the files of each kind of figure."""
 OTHERS = (
     Figure(
@@ -63,7 +63,7 @@ def table(source: str) -> Table:
 
 @functools.cache
 def figures() -> dict[str, Figure]:
-    """Return every figure, table and page by name: those of the experiments, then the others."""
+    """Return every figure and table by name: those of the experiments, then the others."""
     declared = [
         figure._replace(sources=(name, *figure.sources)) for name in NAMES for figure in get(name).figures
     ]

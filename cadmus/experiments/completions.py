@@ -26,7 +26,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     The baselines are graded as well. The best possible accuracy is computed; it is below 100% only for
     induction, as examples leave several functions open.
 
-    Table 3, its figure, that of memory and the page of failures are drawn from the results.
+    Table 3, its figure and that of memory are drawn from the results.
     """
     tasks = ask(subject, subject.config.evaluate.completions.programs)
     baselines = measure_baselines(subject) if subject.baselines is None else read_baselines(subject)
@@ -158,7 +158,6 @@ EXPERIMENT = Experiment(
         **ASKED,
         "completion": COMPLETION,
         "ended": FLAG,
-        "uses_drop": FLAG,
         "solved": FLAG,
         "fits": FLAG.or_null(),
         "exact": FLAG,
@@ -201,6 +200,5 @@ EXPERIMENT = Experiment(
             "Accuracy on test programs whose expression pair, function or sequence a training program asks "
             "about too, and on the others, with 95% bootstrap intervals.",
         ),
-        Figure("failures", "Failed completions, each with a trace of its execution.", "page"),
     ),
 )

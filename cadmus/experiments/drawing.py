@@ -1,4 +1,4 @@
-"""Figures, tables and pages as files."""
+"""Figures and tables as files."""
 
 import importlib
 from pathlib import Path
@@ -15,13 +15,13 @@ from cadmus.store import read_results, replacing_together
 
 
 def produce(name: str, results: list[Path], output: Path) -> list[Path]:
-    """Draw a figure, or render a table or a page, from a file of each of its sources; return the files.
+    """Draw a figure, or render a table, from a file of each of its sources; return the files.
 
     A figure that compares runs takes several files of its source. ``output`` is a directory, or the path of
     one of the files.
     """
     if name not in figures():
-        raise InputError(f"no figure, table or page {name!r}; {suggest(name, figures())}")
+        raise InputError(f"no figure or table {name!r}; {suggest(name, figures())}")
     figure = figures()[name]
     return render(figure, [table(source) for source in figure.sources], results, output)
 
@@ -51,13 +51,11 @@ def render(figure: Figure, declared: list[Table], results: list[Path], output: P
             if figure.kind == "figure":
                 style.save(style.styled(module.draw)(*frames), temporary[:2])
                 module.data(*frames).write_csv(temporary[2])
-            elif figure.kind == "table":
+            else:
                 shown = module.table(*frames)
                 numbers = module.data(*frames) if hasattr(module, "data") else shown
                 numbers.write_csv(temporary[0])
                 temporary[1].write_text(texts.render(shown), encoding="utf-8")
-            else:
-                temporary[0].write_text(module.page(*frames), encoding="utf-8")
     return paths
 
 

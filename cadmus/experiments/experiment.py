@@ -23,12 +23,12 @@ TOKEN = Column(int, low=1, high=TOKENS, meaning="position in the program, from 1
 
 
 class Figure(NamedTuple):
-    """A figure, table or page drawn from result files alone."""
+    """A figure or table drawn from result files alone."""
 
     name: str
     """File stem, and argument of ``cadmus figure``."""
     caption: str
-    kind: Literal["figure", "table", "page"] = "figure"
+    kind: Literal["figure", "table"] = "figure"
     sources: tuple[str, ...] = ()
     """Results besides those of the experiment that declares it, such as ``metrics`` of the training."""
     module: str | None = None

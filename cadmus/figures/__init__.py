@@ -1,6 +1,6 @@
-"""Figures, tables and pages, one module each, drawn from result files alone.
+"""Figures and tables, one module each, drawn from result files alone.
 
 A figure has ``data``, which returns the plotted rows, and ``draw``, which returns a Matplotlib figure; a
-table has ``table``, which returns its rows; a page has ``page``, which returns its HTML.
+table has ``table``, which returns its rows.
 :func:`cadmus.experiments.figures` lists them with captions.
 """

@@ -112,7 +112,7 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
         (["config", "show", "nope"], "no config 'nope'; there are diffusion, first, flagship, "),
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
-        (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
+        (["figure", "grid", "--output", "x"], "no figure or table 'grid'; there are table3"),
         (["explore", "--model", "lptop"], "no directory or shipped model 'lptop'; did you mean 'laptop'?"),
         (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),
         (

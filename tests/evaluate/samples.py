@@ -37,7 +37,7 @@ def completions_of(
     right = pl.Series(solved, dtype=pl.Boolean)
     asked = [str(k) for k in range(n)]
     facts = {"program": "34+7=", "prompt_length": 4, "subject": asked, "completion": "=", "ended": True}
-    facts |= {"uses_drop": False, "seen": False, "training_programs": 800, **dict.fromkeys(METRICS, right)}
+    facts |= {"seen": False, "training_programs": 800, **dict.fromkeys(METRICS, right)}
     fits = right if question == "complete_algorithm" else pl.Series([None] * n, dtype=pl.Boolean)
     ceiling = pl.Series([1.0 if policy == "model" else None] * n, dtype=pl.Float64)
     named = {"policy": policy, "template": TEMPLATE_OF.get(question, question), "question": question}

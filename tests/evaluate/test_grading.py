@@ -52,13 +52,12 @@ def test_metrics_differ_by_completion() -> None:
         "34+1>": ("34+1", ""),  # ends at once: 7 and 1 are both true
     }
     completions = graded(samples_of("basic_math", *programs, prompt_length=4), dict(programs.values()))
-    assert completions.columns == [*ASKED, "completion", "ended", "uses_drop", *METRICS]
+    assert completions.columns == [*ASKED, "completion", "ended", *METRICS]
     assert completions["program"].to_list() == list(programs)
     assert completions["subject"].to_list() == [" ".join(sorted(["34+", text[3]])) for text in programs]
     assert completions["prompt_length"].to_list() == [4] * 7
     assert completions["completion"].to_list() == [answer or "" for _, answer in programs.values()]
     assert completions["ended"].to_list() == [answer is not None for _, answer in programs.values()]
-    assert completions["uses_drop"].to_list() == [answer == "__1" for _, answer in programs.values()]
     for column, name in (("policy", MODEL), ("template", "basic_math"), ("question", "basic_math")):
         assert completions[column].to_list() == [name] * 7
     right = {metric: [i for i, value in enumerate(completions[metric]) if value] for metric in METRICS}

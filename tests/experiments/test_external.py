@@ -78,7 +78,7 @@ def test_a_function_that_asks_an_export_has_its_results(place, config, tmp_path,
     if experiment == "completions":
         assert 0 < expected.filter(policy="model")["ended"].sum() < expected.filter(policy="model").height
         # Here completions that were cut off have no text.
-        found, expected = (each.drop("completion", "uses_drop", "next_token") for each in (found, expected))
+        found, expected = (each.drop("completion", "next_token") for each in (found, expected))
     assert found.equals(expected)
     origins = [pl.read_parquet_metadata(path) for path in (own, other)]
     assert origins[1].keys() - origins[0].keys() == {"model_digest"}

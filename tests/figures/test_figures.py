@@ -1,4 +1,4 @@
-"""Figures, tables and pages, drawn from tiny results: valid and reproducible."""
+"""Figures and tables, drawn from tiny results: valid and reproducible."""
 
 import itertools
 import json
@@ -25,7 +25,6 @@ from cadmus.figures import (
     accuracy_by_execution,
     accuracy_by_question,
     comparison_grid,
-    failures,
     grid_regions,
     loss_by_template,
     memory,
@@ -91,7 +90,6 @@ def completions() -> pl.DataFrame:
         "prompt_length": 1 + number % 8,
         "subject": (number % 100).astype(str),
         "completion": [f"<{k}" for k in number],
-        "uses_drop": number % 8 == 0,
         "ended": number % 16 != 4,
         "seen": number % 2 == 0,
         "training_programs": 1000,
@@ -279,41 +277,6 @@ def test_tables_are_complete_and_reproducible(name: str, drawn) -> None:
     assert len(pl.read_csv(first[0], infer_schema=False)) > 0
     markdown = first[1].read_text(encoding="utf-8").splitlines()
     assert len({line.replace("\\|", "").count("|") for line in markdown}) == 1
-
-
-def test_pages_are_reproducible(drawn) -> None:
-    assert [path.name for name in of_kind("page") for path in drawn(name)] == ["failures.html"]
-
-
-def test_failures_have_results_and_traces() -> None:
-    wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "solved": False, "verified": False}
-    rows = [
-        {**wrong, "completion": "<", "ended": True},
-        {**wrong, "completion": "=!", "ended": False},
-        {**wrong, "completion": "_", "ended": True, "uses_drop": True},
-        {**wrong, "completion": "", "ended": True, "verified": True},
-        {**wrong, "completion": "=", "ended": True, "verified": True, "solved": True},
-    ]
-    of = {"policy": pl.lit("model"), "question": pl.lit("basic_math")}
-    baseline = pl.DataFrame(rows[:1]).with_columns(policy=pl.lit("constant"), question=pl.lit("basic_math"))
-    text = failures.page(pl.concat([pl.DataFrame(rows).with_columns(**of), baseline]))
-    assert "<h2>basic math: 4 of 5 failed</h2><p>Solved: it is the comparator" in text
-    assert "<h2>random: not tested</h2>" in text
-    assert text.count("<article>") == 4
-    assert "34+7<mark>&lt;.</mark>" in text
-    assert "34+7<ins>=.</ins>" in text
-    assert "<dd>false; leaves 0" in text
-    assert "<dd>did not end within 6 instructions" in text
-    assert "<dd>drops; leaves 7" in text
-    assert "<dd>true, but no answer; leaves 7 7" in text
-    assert "<tr><td><code>+</code><td><code>7</code>" in text
-    many = pl.DataFrame([{**rows[0], "completion": ">" * k} for k in range(1, 20)] + rows[:1] * 5)
-    text = failures.page(many.with_columns(**of))
-    assert "24 of 24 failed" in text
-    assert text.count("<article>") == failures.SHOWN
-    assert "<h2>&lt;b&gt;: 24 of 24" in failures.page(many.with_columns(**{**of, "question": pl.lit("<b>")}))
-    copies = pl.DataFrame(rows[:1] * 5).with_columns(**of)
-    assert failures.page(copies).count("<article>") == 1
 
 
 def test_panels_show_what_was_tested() -> None:
@@ -645,7 +608,7 @@ def test_the_command_reads_json_lines_and_prints_its_files(tmp_path) -> None:
 
 def test_invalid_requests_are_errors(results, tmp_path) -> None:
     with pytest.raises(
-        InputError, match=r"no figure, table or page 'pie'; there are table3_accuracy, .*comparison_grid"
+        InputError, match=r"no figure or table 'pie'; there are table3_accuracy, .*comparison_grid"
     ):
         produce("pie", [], tmp_path)
     with pytest.raises(InputError, match=r"drawn from 1 result files \(grid\), got 0"):

@@ -195,7 +195,7 @@ def results_of(sources, wildcards):
 
 
 def files_of(figure):
-    """Return the outputs of a figure, table or page; the report shows one of them."""
+    """Return the outputs of a figure or table; the report shows one of them."""
     kind, suffixes = figure.kind, experiments.FORMATS[figure.kind]
     files = {suffix: f"results/{{run}}/{kind}s/{figure.name}{suffix}" for suffix in suffixes}
     look = {"caption": "../captions/result.rst", "labels": {kind: figure.name}}
@@ -205,7 +205,7 @@ def files_of(figure):
 
 
 def targets():
-    """Return the files of a study, or the card of the model and all figures, tables and pages of a run."""
+    """Return the files of a study, or the card of the model and all figures and tables of a run."""
     drawn = [
         f"{figure.kind}s/{figure.name}{suffix}"
         for figure in FIGURES.values()

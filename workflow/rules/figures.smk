@@ -1,4 +1,4 @@
-# Figures, tables and pages. One job draws all that have the same result files, because a process takes longer to start
+# Figures and tables. One job draws all that have the same result files, because a process takes longer to start
 # than to draw: `snakemake results/quick/figures/NAME.pdf` draws NAME with the others of its job.
 
 DRAWN = {}
