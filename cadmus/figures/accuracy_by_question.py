@@ -16,11 +16,7 @@ data = table3_accuracy.data
 
 def draw(completions: pl.DataFrame) -> Figure:
     """Draw a row per question and, for induction, one for what fits the examples."""
-    return draw_accuracies(data(completions))
-
-
-def draw_accuracies(accuracies: pl.DataFrame) -> Figure:
-    """Draw the results of :func:`data`."""
+    accuracies = data(completions)
     asked = accuracies.filter(pl.col("metric").is_in(["solved", "fits"]), policy="model").to_dicts()
     figure = Figure(figsize=(style.PAGE, 0.9 + 0.24 * len(asked)))
     axes = figure.subplots()

@@ -11,7 +11,6 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
@@ -80,12 +79,6 @@ def line(
     if band:
         axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
     return axes.plot(rows[x], rows[y], color=color, **look)
-
-
-def intervals(axes: Axes, rows: pl.DataFrame, x: str, **look: Any) -> ErrorbarContainer:
-    """Plot the column accuracy over column ``x`` with its intervals as bars."""
-    bars = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
-    return axes.errorbar(rows[x], rows["accuracy"], yerr=bars, **look)
 
 
 def not_tested(axes: Axes) -> None:

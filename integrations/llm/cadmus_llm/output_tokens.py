@@ -56,7 +56,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame) -> Figure:
             label += f" ({percent(unreadable)} unreadable)"
         marker, ls = _LOOKS[alphabet]
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
-        style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
+        bars = [answered["accuracy"] - answered["low"], answered["high"] - answered["accuracy"]]
+        points = answered["max_output_tokens"], answered["accuracy"]
+        axes.errorbar(*points, yerr=bars, elinewidth=0.7, label=label, **look)
     label = "GPT-5, normal symbols: reported in the paper, not run"
     place = [GPT5_OUTPUT_TOKENS], [GPT5_ACCURACY]
     axes.plot(*place, "D", color=style.GRAY, mfc="white", ms=5, zorder=3, label=label)
