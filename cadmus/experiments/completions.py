@@ -191,11 +191,6 @@ EXPERIMENT = Experiment(
             "baseline that executes nothing to the best possible accuracy.",
         ),
         Figure(
-            "accuracy_by_execution",
-            "Accuracy on each sub-problem, the best possible one and that of the best baseline, by the "
-            "number of instructions that a program executes, those in calls included, in bins of eight.",
-        ),
-        Figure(
             "memory",
             "Accuracy on test programs whose expression pair, function or sequence a training program asks "
             "about too, and on the others, with 95% bootstrap intervals.",

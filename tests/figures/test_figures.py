@@ -21,7 +21,6 @@ from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import names_of, produce
 from cadmus.figures import (
     accuracy_by_compute,
-    accuracy_by_execution,
     accuracy_by_question,
     comparison_grid,
     grid_regions,
@@ -468,14 +467,6 @@ def test_the_last_row_of_the_losses_is_all_templates() -> None:
     assert table["Tokens"].to_list() == ["140", "140", "280"]
     assert table["Loss"][2].startswith("0.2000 [0.1")
     assert table["Best possible"].to_list() == ["", "0.1000", ""]
-
-
-def test_bins_are_of_eight_executed_instructions() -> None:
-    # Seven and eight instructions, and nine with those of the call.
-    programs = ["34+5+6=", "34+5+6+=", "\\2*3+;4f9f="]
-    rows = completions_of("equality", "model", np.ones(300, np.bool_), program=programs * 100)
-    binned = accuracy_by_execution.data(rows.with_columns(subject=pl.int_range(300).cast(pl.String)))
-    assert dict(binned.filter(policy="model").select("executed", "programs").iter_rows()) == {0: 100, 8: 200}
 
 
 def test_one_band_holds_both_controls() -> None:
