@@ -5,15 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import ModelCardData
 
 from cadmus import experiments, isa
-from cadmus.config import TEMPLATES, Config
+from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines.policies import BASELINES
 from cadmus.evaluate.questions import definitions, title
-from cadmus.evaluate.statistics.results import CEILING, METRICS, accuracy_by
 from cadmus.figures import table3_accuracy, tables
 from cadmus.model.export import Trained, read_metadata_as, weights_digest
 from cadmus.pages import LICENSE, TAGS, card
@@ -61,38 +59,14 @@ def model_card(directory: Path, completions: Path) -> str:
         baselines=", ".join(map(title, BASELINES)),
         accuracy=tables.render(table3_accuracy.table(graded)).strip(),
     )
-    return card(_front_matter(config, graded, origin.split).to_yaml(), text)
-
-
-def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
-    results = []
-    accuracies = accuracy_by(graded.filter(policy="model").drop(CEILING), "template", "question")
-    for row in accuracies.iter_rows(named=True):
-        # The Hub merges the results of one dataset, so a second question is in the names of the metrics.
-        rest = title(row["question"]).partition(", ")[2]
-        results.append(
-            EvalResult(
-                task_type="text-generation",
-                task_name="program completion",
-                # The Hub needs an identifier; the dataset's repository is unknown here.
-                dataset_type=f"cadmus-{config.name}",
-                dataset_name=f"Cadmus, run {config.name}: {title(row['template'])}",
-                dataset_config=row["template"],
-                dataset_split=split,
-                metric_type="exact_match" if row["metric"] == "exact" else "accuracy",
-                metric_name=METRICS[row["metric"]] + (f", {rest}" if rest else ""),
-                metric_value=round(row["accuracy"], 4),
-            )
-        )
-    return ModelCardData(
-        model_name=f"cadmus-{config.name}",
+    data = ModelCardData(
         license=LICENSE,
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=[*TAGS, "gpt_neox"],
         metrics=["accuracy", "exact_match"],
-        eval_results=results,
     )
+    return card(data.to_yaml(), text)
 
 
 def _start(noted: Trained) -> str:
