@@ -7,8 +7,8 @@ A lab holds all that one finding needs beyond the core; without its folder, noth
 ``TRAIN``       sections of the config below ``train``, by name, or its fields, as the ``model_fields`` of a
                 section that declares them; ``EVALUATE`` alike
 ``OBJECTIVES``  functions of a run that tell whether it has an objective, by name, which is that of its module
-``DECODERS``    modules by ``model.attention``, whose ``decoder`` returns the
-                :class:`~cadmus.model.decoding.Decoder` of a run, or that of the defaults if it is None
+``DECODERS``    modules by ``model.attention``, whose ``decoder`` returns a
+                :class:`~cadmus.model.decoding.Decoder`
 ``EXPERIMENTS`` settings of its experiments, by name, which is that of its module
 ``SCORES``      suffixes of files for ``cadmus score``, each with the module of a :class:`Scoring`
 =============== =========================================================================================

@@ -135,7 +135,6 @@ class Subject:
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""
-        from cadmus.model.decoding import decoder_of
         from cadmus.model.export import read_metadata
         from cadmus.model.inference import Cadmus
 
@@ -149,9 +148,7 @@ class Subject:
                     f"{directory}: dataset.{key}: the model was trained with {theirs}, the config says "
                     f"{ours}, so test programs may have been trained on; use the config of the model"
                 )
-        model = Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
-        model.decoder = decoder_of(model.sizes.attention, self.config)
-        return model
+        return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
 
     def dataset_directory(self) -> Path:
         if self.dataset is None:

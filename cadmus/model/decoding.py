@@ -5,7 +5,7 @@ The decoder of a causal model writes from left to right; a lab may have another 
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,9 +14,6 @@ from cadmus import isa, plugins
 from cadmus.errors import InputError
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator, progress
-
-if TYPE_CHECKING:
-    from cadmus.config import Config
 
 COMPACT_BELOW = 0.5  # of rows unfinished: compacting halves a batch, so all copies together are one cache
 _PROGRAMS_AT_ONCE = 2_048  # each token has 65 log-probabilities: those of all programs would fill the memory
@@ -30,13 +27,8 @@ Completions = tuple[Programs, np.ndarray]
 class Decoder(Protocol):
     """The completions of a model and their probabilities."""
 
-    def complete(
-        self, model: Any, prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
-    ) -> Completions:
-        """Complete prompts to programs of at most ``limits`` instructions, int64 of shape (n,).
-
-        ``seed`` and ``first`` are those of samples, for what a decoder draws besides the instructions.
-        """
+    def complete(self, model: Any, prompts: Programs, limits: np.ndarray, choose: Choose) -> Completions:
+        """Complete prompts to programs of at most ``limits`` instructions, int64 of shape (n,)."""
 
     def next_logits(self, model: Any, prompts: Programs) -> torch.Tensor:
         """Return the logits of the instruction after each prompt, in order of length: shape (n, 65)."""
@@ -47,24 +39,22 @@ class Decoder(Protocol):
         """Return the log-probabilities of completions, with their end: float64, shape (n,)."""
 
 
-def decoder_of(attention: str, run: "Config | None" = None) -> Decoder:
-    """Return the decoder of models with this attention, with the settings of a run or the defaults."""
+def decoder_of(attention: str) -> Decoder:
+    """Return the decoder of models with this attention."""
     if attention == "causal":
         return LeftToRight()
     of_labs = plugins.declared("DECODERS")
     if attention not in of_labs:
         raise InputError(f"model.attention: {attention} needs a decoder of a lab that is not there")
     lab, name = of_labs[attention]
-    decoder: Decoder = plugins.module(lab, name).decoder(run)
+    decoder: Decoder = plugins.module(lab, name).decoder()
     return decoder
 
 
 class LeftToRight:
     """Completes one instruction after the other, with a key-value cache."""
 
-    def complete(
-        self, model: Any, prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
-    ) -> Completions:
+    def complete(self, model: Any, prompts: Programs, limits: np.ndarray, choose: Choose) -> Completions:
         room = (limits - prompts.lengths).max(initial=0)
         # The tokens of each completion, its end included; -1 after them. 65 ids fit in a byte.
         output = np.full((len(prompts), room + 1), -1, np.int8)

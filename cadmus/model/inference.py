@@ -19,7 +19,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model import find_model
-from cadmus.model.decoding import Choose, Decoder, TokenSampler, decoder_of, greedy
+from cadmus.model.decoding import Choose, TokenSampler, decoder_of, greedy
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
 from cadmus.programs import Programs
@@ -58,11 +58,10 @@ class Cadmus:
         model: GPT,
         batch_size: int | None = None,
         max_length: int | None = None,
-        decoder: Decoder | None = None,
     ) -> None:
         self.model = model
         self.causal = model.sizes.attention == "causal"
-        self.decoder = decoder or decoder_of(model.sizes.attention)
+        self.decoder = decoder_of(model.sizes.attention)
         self.max_length = max_length or Dataset().max_length
         self.sizes = model.sizes
         self.device = next(model.parameters()).device
@@ -168,7 +167,7 @@ class Cadmus:
         next_token: Choose = choose or greedy
         if choose is None and temperature:
             next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
-        return self.decoder.complete(self, prompts, limits, next_token, seed, first)
+        return self.decoder.complete(self, prompts, limits, next_token)
 
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:

@@ -1,9 +1,9 @@
 """The decoder of masked diffusion: completions, holes that it fills, and exact likelihoods.
 
 A canvas follows the prompt: masks, as many as the completion shall have tokens, which the last token of the
-prompt predicts. Each step replaces some of them (:class:`Order`), until none is left; for infilling, the
-canvas has tokens already. A prompt does not attend to its canvas, so it is computed once, for all steps and
-samples.
+prompt predicts. Each step replaces the one whose token is most certain, until none is left; for infilling,
+the canvas has tokens already. A prompt does not attend to its canvas, so it is computed once, for all steps
+and samples.
 
 A canvas has neither ends nor padding. Models that write these choose them first, as they are most confident
 of them (LLaDA #137, Dream #51).
@@ -12,21 +12,18 @@ Shape suffixes: R rows, C tokens of the longest canvas, V vocabulary.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cadmus import isa
-from cadmus.labs.diffusion.settings import Decoding
 from cadmus.model.decoding import Choose, Completions
 from cadmus.model.gpt import MASK_ID, Cache, last
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
-from cadmus.tools import generator
 
 if TYPE_CHECKING:
-    from cadmus.config import Config
     from cadmus.model.inference import Cadmus
 
 NOTHING = -1
@@ -38,68 +35,11 @@ Fill = Callable[[Tensor, np.ndarray, np.ndarray], np.ndarray]
 int64 of shape (n,)."""
 
 
-class Order:
-    """The order in which the masks of ``n`` canvases are replaced; ``seed`` and ``first`` as for samples."""
-
-    def __init__(self, decoding: Decoding, n: int, seed: int = 0, first: int = 0) -> None:
-        self.name, self.tokens = decoding.order, decoding.tokens
-        # Of each position that there may be: a canvas has the same numbers, whatever the others are.
-        ranks = generator(seed, "order") if self.name == "random" else None
-        shape = first + n, isa.VOCABULARY_SIZE
-        self._ranks = None if ranks is None else ranks.random(shape)[first:]
-
-    def positions(self, logits_RCV: Tensor, masked_RC: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return the masked positions that a step replaces: int64, (tokens, R), -1 where a row has fewer."""
-        columns = np.arange(masked_RC.shape[1])
-        if self.name == "left":
-            score_RC = np.broadcast_to(-columns, masked_RC.shape)
-        elif self._ranks is not None:
-            score_RC = self._ranks[rows][:, columns]
-        else:
-            best_RC2 = logits_RCV.softmax(-1).topk(2).values.numpy()
-            score_RC = best_RC2[..., 0] - (best_RC2[..., 1] if self.name == "margin" else 0)
-        score_RC = np.where(masked_RC, score_RC, -np.inf)
-        places_RT = np.argsort(-score_RC, axis=1, kind="stable")[:, : self.tokens]
-        return np.where(np.take_along_axis(masked_RC, places_RT, 1), places_RT, -1).T
-
-
-class Filled(NamedTuple):
-    """Canvases without masks."""
-
-    tokens_RC: np.ndarray
-    """int64; ``NOTHING`` after the end."""
-    steps_RC: np.ndarray
-    """int64, the step that chose each token, from 1; 0 for those that were given."""
-
-    def programs(self) -> tuple[Programs, np.ndarray]:
-        """Return what is on the canvases, and for each True, as it has ended."""
-        inside = self.tokens_RC != NOTHING
-        programs = Programs(BYTE_OF_TOKEN[self.tokens_RC[inside]], offsets_of(inside.sum(1)))
-        return programs, np.ones(len(programs), np.bool_)
-
-
 class Unmasking:
     """A decoder that replaces masks on a canvas after the prompt."""
 
-    def __init__(self, settings: Decoding) -> None:
-        self.settings = settings
-
-    def complete(
-        self, model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: Choose, seed: int, first: int
-    ) -> Completions:
-        return self.filled(model, prompts, limits, choose, seed, first).programs()
-
     @torch.inference_mode()
-    def filled(
-        self,
-        model: "Cadmus",
-        prompts: Programs,
-        limits: np.ndarray,
-        choose: Choose,
-        seed: int = 0,
-        first: int = 0,
-    ) -> Filled:
-        """Return the canvases of completions, with the step of each token."""
+    def complete(self, model: "Cadmus", prompts: Programs, limits: np.ndarray, choose: Choose) -> Completions:
         lengths = np.empty(len(prompts), np.int64)
 
         def predict(rows: np.ndarray) -> None:
@@ -109,8 +49,8 @@ class Unmasking:
             lengths[rows] = choose(logits.masked_fill(too_long, IMPOSSIBLE), rows)
 
         model.in_batches(predict, prompts.lengths)
-        order = Order(self.settings, len(prompts), seed, first)
-        return fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows), order)
+        filled_RC = fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows))
+        return programs_of(filled_RC), np.ones(len(prompts), np.bool_)
 
     def next_logits(self, model: "Cadmus", prompts: Programs) -> Tensor:
         """Return the logits of completions of one token."""
@@ -142,14 +82,13 @@ class Unmasking:
             return truth_RC[rows, positions]
 
         model.in_batches(predict, prompts.lengths)
-        left = Order(Decoding(order="left"), len(programs))
-        fill(model, prompts, canvases_of(completions.lengths), restore, left)
+        fill(model, prompts, canvases_of(completions.lengths), restore, left=True)
         return total
 
 
-def decoder(run: "Config | None") -> Unmasking:
-    """Return the decoder of a run, or that of the defaults."""
-    return Unmasking(Decoding.below(run.evaluate) if run else Decoding())
+def decoder() -> Unmasking:
+    """Return the decoder of models with full attention."""
+    return Unmasking()
 
 
 def canvases_of(lengths: np.ndarray) -> np.ndarray:
@@ -158,15 +97,20 @@ def canvases_of(lengths: np.ndarray) -> np.ndarray:
     return np.where(inside, MASK_ID, NOTHING)
 
 
+def programs_of(tokens_RC: np.ndarray) -> Programs:
+    """Return what is on canvases without masks."""
+    inside = tokens_RC != NOTHING
+    return Programs(BYTE_OF_TOKEN[tokens_RC[inside]], offsets_of(inside.sum(1)))
+
+
 def fill(
-    model: "Cadmus",
-    prompts: Programs,
-    canvases_RC: np.ndarray,
-    choose: Fill,
-    order: "Order",
-) -> Filled:
-    """Replace the masks of canvases, each after its prompt."""
-    tokens_RC, steps_RC = canvases_RC.copy(), np.zeros_like(canvases_RC)
+    model: "Cadmus", prompts: Programs, canvases_RC: np.ndarray, choose: Fill, left: bool = False
+) -> np.ndarray:
+    """Return canvases, each after its prompt, with their masks replaced, the most certain one first.
+
+    With ``left``, the leftmost one is first.
+    """
+    tokens_RC = canvases_RC.copy()
     canvas_lengths = (canvases_RC != NOTHING).sum(1)
 
     def compute(rows: np.ndarray) -> None:
@@ -175,23 +119,19 @@ def fill(
         _, cache = model.start(prompts.take(rows))
         longest = int(canvas_lengths[rows].max())
         canvas_RC = tokens_RC[rows, :longest]
-        step = 0
         while (masked_RC := canvas_RC == MASK_ID).any():
-            step += 1
             live = np.flatnonzero(masked_RC.any(1))
             if len(live) < len(rows):
                 rows, canvas_RC, masked_RC, lengths = (x[live] for x in (rows, canvas_RC, masked_RC, lengths))
                 cache.keep(torch.from_numpy(live).to(model.device), int(lengths.max()) + longest)
             logits_RCV = canvas_logits(model, canvas_RC, lengths, canvas_lengths[rows], cache)
-            for positions in order.positions(logits_RCV, masked_RC, rows):
-                some = np.flatnonzero(positions >= 0)
-                at = positions[some]
-                tokens = choose(logits_RCV[some, at], rows[some], at)
-                canvas_RC[some, at] = tokens
-                tokens_RC[rows[some], at], steps_RC[rows[some], at] = tokens, step
+            certain_RC = logits_RCV.softmax(-1).max(-1).values.numpy()
+            at = (masked_RC if left else np.where(masked_RC, certain_RC, -1)).argmax(1)
+            every = np.arange(len(rows))
+            tokens_RC[rows, at] = canvas_RC[every, at] = choose(logits_RCV[every, at], rows, at)
 
     model.in_batches(compute, prompts.lengths + canvas_lengths)
-    return Filled(tokens_RC, steps_RC)
+    return tokens_RC
 
 
 def canvas_logits(
@@ -222,7 +162,5 @@ def infilled(model: "Cadmus", programs: Programs, starts: np.ndarray, hole: int)
     inside = np.arange(rest.shape[1]) < (programs.lengths - starts)[:, None]
     canvases_RC = np.where(inside, rest, NOTHING)
     canvases_RC[:, :hole] = MASK_ID
-    assert isinstance(model.decoder, Unmasking)
-    order = Order(model.decoder.settings, len(programs))
-    filled = fill(model, prompts, canvases_RC, lambda logits, *_: logits.argmax(-1).numpy(), order)
-    return filled._replace(tokens_RC=filled.tokens_RC[:, :hole]).programs()[0]
+    filled_RC = fill(model, prompts, canvases_RC, lambda logits, *_: logits.argmax(-1).numpy())
+    return programs_of(filled_RC[:, :hole])

@@ -1,7 +1,7 @@
 """The sections of the lab diffusion."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -35,18 +35,7 @@ class Infilling(Settings):
         return [f"filled@{hole}" for hole in self.holes]
 
 
-class Decoding(Section):
-    """Completions by a model with full attention."""
-
-    order: Literal["confidence", "margin", "random", "left"] = "confidence"
-    """token that is chosen next: the most likely one, the one with the largest margin to the second, any
-    one, or the leftmost one"""
-    tokens: Positive = 1
-    """tokens chosen at a time"""
-
-
 TRAIN = {"masked_diffusion": MaskedDiffusion}
 OBJECTIVES = {"masked_diffusion": lambda run: run.model.attention == "full"}
 DECODERS = {"full": "decoding"}
-EVALUATE = {"decoding": Decoding}
 EXPERIMENTS = {"infilling": Infilling}

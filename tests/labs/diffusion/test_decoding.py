@@ -6,16 +6,13 @@ import torch
 
 from cadmus import isa
 from cadmus.errors import InputError
-from cadmus.labs.diffusion.decoding import Order, Unmasking, canvases_of, fill, infilled
-from cadmus.labs.diffusion.settings import Decoding
-from cadmus.model.decoding import greedy
+from cadmus.labs.diffusion.decoding import canvases_of, fill, infilled, programs_of
 from cadmus.model.gpt import MASK_ID
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs
 
 FULL = SIZES.model_copy(update={"attention": "full"})
-ORDERS = ("confidence", "margin", "random", "left")
 
 
 @pytest.fixture(scope="module")
@@ -44,61 +41,45 @@ def logits_of(model, prompt: str, canvas: list[int]) -> torch.Tensor:
     return model(tokens, torch.arange(tokens.shape[1])[None], segments)[0, len(prompt) :].detach()
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_each_step_replaces_the_masks_that_come_first(model, order):
-    decoder = Unmasking(Decoding(order=order, tokens=2))
-    prompts = Programs.from_strings(["34+7", "62*4+5", "1"])
-    filled = decoder.filled(Cadmus(model), prompts, np.array([12, 9, 20]), greedy, seed=3)
-    for row, prompt in enumerate(prompts.to_strings()):
-        length = int((filled.tokens_RC[row] >= 0).sum())
-        assert length <= [8, 3, 19][row]
+@pytest.mark.parametrize("left", [False, True])
+def test_each_step_replaces_the_most_certain_mask_or_the_leftmost_one(model, left):
+    prompts, steps = Programs.from_strings(["34+7", "62*4+5", "1"]), {0: [], 1: [], 2: []}
+
+    def choose(logits, rows, positions):
+        for row, position in zip(rows.tolist(), positions.tolist(), strict=True):
+            steps[row].append(position)
+        return logits.argmax(-1).numpy()
+
+    lengths = [8, 3, 5]
+    filled = fill(Cadmus(model), prompts, canvases_of(np.array(lengths)), choose, left)
+    for row, (prompt, length) in enumerate(zip(prompts.to_strings(), lengths, strict=True)):
         canvas = [MASK_ID] * length
-        for step in range(1, length // 2 + length % 2 + 1):
-            masked = [place for place in range(length) if canvas[place] == MASK_ID]
+        for place in steps[row]:
+            masked = [at for at in range(length) if canvas[at] == MASK_ID]
             logits = logits_of(model, prompt, canvas)
-            best = logits.softmax(-1).topk(2).values
-            margin = best[:, 0] - best[:, 1]
-            score = {"left": -torch.arange(length), "confidence": best[:, 0], "margin": margin}
-            chosen = np.flatnonzero(filled.steps_RC[row] == step).tolist()
-            if order in score:
-                first = sorted(masked, key=lambda place: -float(score[order][place]))[:2]
-                assert chosen == sorted(first)
-            assert len(chosen) == min(2, len(masked))
-            for place in chosen:
-                canvas[place] = int(logits[place].argmax())
-        assert canvas == filled.tokens_RC[row, :length].tolist()
+            certain = logits.softmax(-1).max(-1).values
+            assert place == (masked[0] if left else max(masked, key=lambda at: float(certain[at])))
+            canvas[place] = int(logits[place].argmax())
+        assert canvas == filled[row, :length].tolist()
 
 
-def test_the_next_place_has_the_largest_score():
-    probabilities = [[0.5, 0.45, 0.05], [0.4, 0.3, 0.3], [0.9, 0.05, 0.05]]
-    logits, masked = torch.tensor([probabilities]).log(), np.array([[True, True, False]])
-    for name, place in {"confidence": 0, "margin": 1, "left": 0}.items():
-        assert Order(Decoding(order=name), 1).positions(logits, masked, np.array([0])).tolist() == [[place]]
-    every, rows = np.ones((9, 3), bool), np.arange(9)
-    random = [Order(Decoding(order="random"), 9, seed).positions(logits, every, rows) for seed in (1, 1, 2)]
-    assert (random[0] == random[1]).all()
-    assert (random[0] != random[2]).any()
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_samples_depend_on_the_seed_and_their_own_prompt_alone(model, order):
-    decoder = Unmasking(Decoding(order=order))
+def test_samples_depend_on_the_seed_and_their_own_prompt_alone(model):
     prompts = random_programs(40, 2, 20)
     options = {"max_length": 30, "temperature": 1.0, "seed": 4}
-    whole, ended = Cadmus(model, decoder=decoder).complete(prompts, **options)
+    whole, ended = Cadmus(model).complete(prompts, **options)
     assert ended.all()
     assert (prompts.lengths + whole.lengths <= 30).all()
-    few, _ = Cadmus(model, batch_size=7, decoder=decoder).complete(prompts.take(np.arange(15)), **options)
+    few, _ = Cadmus(model, batch_size=7).complete(prompts.take(np.arange(15)), **options)
     assert few.to_strings() == whole.to_strings()[:15]
-    later, _ = Cadmus(model, decoder=decoder).complete(prompts.take(np.arange(5, 15)), **options, first=5)
+    later, _ = Cadmus(model).complete(prompts.take(np.arange(5, 15)), **options, first=5)
     assert later.to_strings() == whole.to_strings()[5:15]
-    other, _ = Cadmus(model, decoder=decoder).complete(prompts, 30, temperature=1.0, seed=5)
+    other, _ = Cadmus(model).complete(prompts, 30, temperature=1.0, seed=5)
     assert other.to_strings() != whole.to_strings()
 
 
 def test_likelihoods_are_those_of_sampling(model):
     """All completions of a prompt, of at most one token, have the probability that is left for them."""
-    cadmus = Cadmus(model, decoder=Unmasking(Decoding(order="left")))
+    cadmus = Cadmus(model)
     symbols = [row.symbol for row in isa.INSTRUCTIONS]
     programs = Programs.from_strings(["34", *("34" + symbol for symbol in symbols)])
     found = cadmus.decoder.log_likelihoods(cadmus, programs, np.full(len(programs), 2))
@@ -118,14 +99,17 @@ def test_likelihoods_are_those_of_sampling(model):
 
 def test_holes_are_filled_from_both_sides(model):
     programs = Programs.from_strings(["34+7=12+", "62*4+54*4-<"])
-    cadmus = Cadmus(model, decoder=Unmasking(Decoding(order="left")))
+    cadmus = Cadmus(model)
     starts = np.array([2, 3])
     texts = infilled(cadmus, programs, starts, 2).to_strings()
     for text, program, start in zip(texts, programs.to_strings(), starts.tolist(), strict=True):
         rest = [isa.TOKEN_ID[symbol] for symbol in program[start + 2 :]]
-        first = int(logits_of(model, program[:start], [MASK_ID, MASK_ID, *rest])[0].argmax())
-        second = int(logits_of(model, program[:start], [first, MASK_ID, *rest])[1].argmax())
-        assert text == isa.INSTRUCTIONS[first].symbol + isa.INSTRUCTIONS[second].symbol
+        hole = [MASK_ID, MASK_ID]
+        logits = logits_of(model, program[:start], [*hole, *rest])[:2]
+        first = int(logits.softmax(-1).max(-1).values.argmax())
+        hole[first] = int(logits[first].argmax())
+        hole[1 - first] = int(logits_of(model, program[:start], [*hole, *rest])[1 - first].argmax())
+        assert text == "".join(isa.INSTRUCTIONS[token].symbol for token in hole)
     causal = Cadmus(random_model())
     others = Programs.from_strings(["34+7=12+", "34+7=1Z+"])
     first, second = infilled(causal, others, np.array([2, 2]), 2).to_strings()
@@ -136,11 +120,9 @@ def test_given_tokens_stay(model):
     prompts = Programs.from_strings(["34+", "1"])
     canvases = canvases_of(np.array([4, 2]))
     canvases[0, 1], canvases[1, 1] = 7, 9
-    order = Order(Decoding(), 2)
-    filled = fill(Cadmus(model), prompts, canvases, lambda logits, *_: logits.argmax(-1).numpy(), order)
-    assert (filled.tokens_RC[0, 1], filled.tokens_RC[1, 1]) == (7, 9)
-    assert (filled.steps_RC == [[1, 0, 1, 1], [1, 0, 0, 0]]).sum() >= 5
-    assert filled.programs()[0].lengths.tolist() == [4, 2]
+    filled = fill(Cadmus(model), prompts, canvases, lambda logits, *_: logits.argmax(-1).numpy())
+    assert (filled[0, 1], filled[1, 1]) == (7, 9)
+    assert programs_of(filled).lengths.tolist() == [4, 2]
 
 
 def test_the_next_token_is_a_completion_of_one(model):
