@@ -1,5 +1,6 @@
 """Figures and tables, drawn from tiny results: valid and reproducible."""
 
+import importlib
 import itertools
 import json
 import re
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import pytest
 from PIL import Image
 
@@ -21,14 +23,10 @@ from cadmus.experiments import figures, table
 from cadmus.experiments.drawing import names_of, produce
 from cadmus.figures import (
     accuracy_by_compute,
-    accuracy_by_question,
     comparison_grid,
     grid_regions,
     loss_by_template,
-    memory,
     pass_at_k,
-    probe_final_block,
-    probe_layers,
     table3_accuracy,
     training_curve,
 )
@@ -36,7 +34,6 @@ from cadmus.figures import (
     induction as induction_figure,
 )
 from cadmus.store import write_parquet
-from cadmus.vm import reference
 from tests import labs
 from tests.commands import invoke
 from tests.evaluate.samples import completions_of
@@ -218,10 +215,6 @@ def texts(figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def legend(figure) -> list[str]:
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
 def of_kind(kind: str) -> list[str]:
     return [figure.name for figure in figures().values() if figure.kind == kind]
 
@@ -276,16 +269,37 @@ def test_tables_are_complete_and_reproducible(name: str, drawn) -> None:
     assert len({line.replace("\\|", "").count("|") for line in markdown}) == 1
 
 
-def test_panels_show_what_was_tested() -> None:
-    questions = [title(name) for name in QUESTIONS]
-    assert titles(accuracy_by_compute.draw(curve(), completions())) == [
-        name for name in questions if name != "random"
-    ]
+@pytest.mark.parametrize(
+    ("name", "axis"),
+    [("accuracy_by_question", 0), ("memory", 0), ("pass_at_k", 1), ("induction", 1), ("infilling", 1)],
+)
+def test_every_drawn_value_is_a_number_of_the_data(name: str, axis: int) -> None:
+    """Or 1 minus it; the accuracies are on the axis of this number."""
+    figure = figures()[name]
+    module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
+    frames = [results_of(source) for source in figure.sources]
+    data = module.data(*frames)
+    numbers = pl.concat(data[column].cast(pl.Float64) for column in data.select(cs.numeric()).columns)
+    known = np.concatenate([numbers.drop_nulls(), 1 - numbers.drop_nulls(), [0, 1]])
+    shown = 0
+    for axes in module.draw(*frames).axes:
+        segments = [
+            each for bars in axes.collections if hasattr(bars, "get_segments") for each in bars.get_segments()
+        ]
+        for points in (*(line.get_xydata() for line in axes.lines), *segments):
+            values = points[:, axis][np.isfinite(points[:, axis])]
+            assert np.isclose(values[:, None], known).any(1).all()
+            shown += len(values)
+    assert shown > 10
+
+
+def test_panels_without_two_points_are_named() -> None:
     # Of one k, a panel has nothing to compare; of a few programs, a point says little.
     one = samples().with_columns(samples=1, solved=0, verified=0, fits=0)
     assert texts(pass_at_k.draw(one)) == ["not tested"]
     few = samples().group_by("question", "policy", maintain_order=True).head(19)
     assert texts(pass_at_k.draw(few)) == ["not tested"]
+    assert texts(induction_figure.draw(induction().head(9).with_columns(votes=0))) == ["not tested"] * 4
 
 
 def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
@@ -303,72 +317,6 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert figure.axes[10].lines[3].get_ydata().tolist() == [0.8] * 4
     many = samples().with_columns(samples=pl.lit(1000))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
-
-
-def test_memory_draws_its_data() -> None:
-    rows = memory.data(completions()).filter(policy="model")
-    (axes,) = memory.draw(completions()).axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [title(name) for name in reversed(rows["question"].unique(maintain_order=True))]
-    # Error bars: the container has the label, its first line the points.
-    for container in axes.containers:
-        seen = int(container.get_label() == "asked about in training")
-        x, y = container.lines[0].get_data()
-        drawn = {names[round(place)]: float(value) for value, place in zip(x, y, strict=True)}
-        of_seen = rows.filter(seen=seen).select("question", "accuracy").rows()
-        assert drawn == {title(name): accuracy for name, accuracy in of_seen}
-    assert len(axes.containers) == 2
-
-
-def test_each_question_is_between_its_baseline_and_the_best_possible() -> None:
-    rows = accuracy_by_question.data(completions())
-    (axes,) = accuracy_by_question.draw(completions()).axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    drawn = {}
-    for container in axes.containers:
-        x, y = container.lines[0].get_data()
-        drawn[names[round(y[0])], container.get_label()] = float(x[0])
-    for row in rows.filter(policy="model", metric="solved").to_dicts():
-        name = title(row["question"])
-        of_question = rows.filter(question=row["question"])
-        assert drawn[name, "model"] == row["accuracy"]
-        (ceiling,) = of_question.filter(policy="model", metric="ceiling")["accuracy"]
-        looser = row["paper"] is not None and row["paper"] > ceiling
-        label = "paper, by a looser grade" if looser else "paper, 280M parameters"
-        assert drawn.get((name, label)) == row["paper"]
-        assert drawn[name, "best possible"] == ceiling
-        baselines = of_question.filter(pl.col("policy") != "model", metric="solved")["accuracy"]
-        assert drawn[name, "best baseline that executes nothing"] <= baselines.max()
-    assert ("complete algorithm, fits examples", "model") in drawn
-
-
-def test_induction_has_a_row_of_panels_for_each_split() -> None:
-    figure = induction_figure.draw(induction())
-    assert len(figure.axes) == 8
-    lines = {line.get_label(): line.get_ydata().tolist() for line in figure.axes[0].lines}
-    assert lines["best possible"] == [0.75] * 4
-    assert lines["model, most votes"] == [0.5] * 4
-    assert lines["model, greedy"] == [0.25] * 4
-    of_functions = {line.get_label(): line.get_ydata().tolist() for line in figure.axes[5].lines}
-    assert of_functions["model, most votes"] == [1, 0, 1, 0]
-    assert [line.get_ydata().tolist() for line in figure.axes[2].lines] == [[0.5] * 4, [0.25] * 4]
-    # Votes are 2 of 5, 4, 3 and 2 samples that fit; a point is in the middle of its fifth.
-    assert figure.axes[3].lines[0].get_xdata().tolist() == pytest.approx([0.3, 0.5, 0.7, 0.9])
-    # No sample may fit, and there may be few prompts.
-    few = induction_figure.draw(induction().head(9).with_columns(votes=0))
-    assert texts(few) == ["not tested"] * 4
-    assert induction_figure.data(induction().with_columns(votes=0)).filter(panel="fraction").is_empty()
-
-
-def test_curves_show_the_best_baseline() -> None:
-    of_question = completions().filter(question="equality")
-    better = (pl.col("policy") == "linear") | pl.col("solved")
-    shown = accuracy_by_compute.data(
-        curve().filter(question="equality"), of_question.with_columns(solved=better)
-    )
-    assert shown["policy"].unique(maintain_order=True).to_list() == ["model", "linear"]
-    assert set(shown["metric"]) == {"solved"}
-    assert shown.filter(policy="linear")["flops"].to_list() == [1e12, 1e13, 1e14]
 
 
 def test_a_power_law_is_that_of_the_snapshots_before_reinforcement() -> None:
@@ -467,42 +415,6 @@ def test_the_last_row_of_the_losses_is_all_templates() -> None:
     assert table["Tokens"].to_list() == ["140", "140", "280"]
     assert table["Loss"][2].startswith("0.2000 [0.1")
     assert table["Best possible"].to_list() == ["", "0.1000", ""]
-
-
-def test_one_band_holds_both_controls() -> None:
-    results = probes().with_columns(control=pl.when(target=pl.lit("x")).then(0.1).otherwise(0.3))
-    figure = probe_final_block.draw(results)
-    names = legend(figure)
-    assert names == ["control: values permuted", "X, probe", "optimum, tokens read", "Y, probe"]
-    (band,) = [shape for shape in figure.axes[0].collections if shape.get_label() == names[0]]
-    (heights,) = [path.vertices[:, 1] for path in band.get_paths()]
-    assert heights.min() == pytest.approx(0.055, abs=0.001)
-    assert heights.max() == pytest.approx(0.396, abs=0.001)
-
-
-def test_the_scale_of_probe_layers_starts_at_the_most_frequent_value() -> None:
-    for majority, extend in ((0.05, "neither"), (0.3, "min")):
-        figure = probe_layers.draw(probes().with_columns(majority=majority))
-        (image,) = figure.axes[0].images
-        assert image.get_clim() == (majority, 1)
-        assert figure.axes[-1].get_ylabel() == f"accuracy; {100 * majority:.0f}%: most frequent value"
-        assert figure.axes[-1].get_yticks()[0] == majority
-        assert image.colorbar is None or image.colorbar.extend == extend
-        assert figure.axes[1].images[0].colorbar.extend == extend
-
-
-def test_a_layer_without_rows_is_empty() -> None:
-    cells = texts(probe_layers.draw(probes(4).filter(pl.col("layer") != 2)))
-    assert len(cells) == 2 * 4 * 11
-    assert cells.count("–") == 2 * 11
-
-
-def test_layer_maps_name_every_layer_and_the_tokens_of_an_example() -> None:
-    axes = probe_layers.draw(probes(19)).axes[0]
-    assert [tick.get_text() for tick in axes.get_yticklabels()][::18] == ["embedding", "block 18"]
-    assert [tick.get_text() for tick in axes.get_xticklabels()][::10] == ["6\n1", "=\n11"]
-    symbols = "".join(tick.get_text()[0] for tick in axes.get_xticklabels())
-    assert reference.run(symbols).true
 
 
 def test_the_regions_of_the_grid_have_the_diagonal_of_the_paper(tmp_path) -> None:

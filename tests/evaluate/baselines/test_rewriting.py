@@ -39,32 +39,5 @@ def test_how_much_rules_solve(question: str, least: float, most: float) -> None:
     assert least <= max(solved(question)) <= most
 
 
-def test_definitions_have_the_argument_and_the_value_of_the_call() -> None:
-    inlined = rules("subroutines_definition")[0]
-    prompts = [
-        "8f2=",
-        "12+f55*2+=",
-        r"\2*;3fg7=",
-        "46F9=",
-        r"\3+g;8f2=",
-        r"\2*;3f4g+9=",
-        r"\2*;3f4g-9=",
-        "5=",
-    ]
-    expected = [
-        r"\8-2+;",
-        r"\12+-55*2++;",
-        r"\3f-7+;",
-        r"\6-9+;",
-        r"\83+-2+;",
-        r"\4-93f-+;",
-        r"\4-3f9-+;",
-        r"\-+;",
-    ]
-    assert [inlined(prompt) for prompt in prompts] == expected
-    for prompt, text in zip(prompts[:-1], expected, strict=False):
-        assert run(prompt + text).true
-
-
 def test_other_questions_have_no_rules() -> None:
     assert {name for name in QUESTIONS if rules(name)} == {"equality", "subroutines_definition", "random"}

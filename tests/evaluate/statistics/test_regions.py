@@ -7,7 +7,6 @@ import pytest
 
 from cadmus.errors import InputError
 from cadmus.evaluate.statistics.regions import (
-    LEARNED,
     PREDICTIONS,
     REGIONS,
     predicted,
@@ -111,16 +110,6 @@ def test_intervals_are_over_pairs_not_programs() -> None:
     assert one_out["high"] == pytest.approx(0.5 + 1.96 * 0.102, abs=0.03)
     # The answer of the model is the best constant or its mirror image.
     assert one_out["gap_low"] <= 0 <= one_out["gap_high"]
-
-
-def test_pairs_without_a_program_do_not_count() -> None:
-    grid = grid_of((-3, 3), (-1, 1))
-    empty = (pl.col("x") == 3) & (pl.col("y") == 3)
-    counts = {name: pl.when(~empty).then(name) for name in ("correct", *PREDICTIONS, *LEARNED)}
-    grid = grid.with_columns(programs=pl.when(empty).then(0).otherwise("programs"), **counts)
-    rows = summary(grid)
-    assert rows["pairs"].to_list() == [9, 24, 8, 4, 3]
-    assert rows["accuracy"].to_list() == [1] * 5
 
 
 def test_the_most_frequent_prediction() -> None:
