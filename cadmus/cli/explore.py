@@ -53,7 +53,17 @@ def explore(
     directory = find_model(directory)
     if directory == DEFAULT_MODEL and SNAPSHOTS is not None and SNAPSHOTS.is_dir():
         snapshots = snapshots or SNAPSHOTS
-    from cadmus.explore.files import serve, write_page
+    # PyTorch takes seconds to import.
+    from cadmus.explore.files import serve
+    from cadmus.explore.site import check_sizes, write_site
+    from cadmus.model.export import read_metadata
+    from cadmus.model.inference import Cadmus
+
+    metadata, name = read_metadata(directory), directory.resolve().name
+    check_sizes(metadata.model, name)
+
+    def write(folder: Path) -> None:
+        write_site(Cadmus.load(directory), name, metadata.config, folder, snapshots, documentation)
 
     def announce(url: str) -> None:
         echo(f"explore {directory} at {url} (Ctrl-C stops)")
@@ -62,21 +72,10 @@ def explore(
         if browser and screen:
             click.launch(url)
 
-    def write(folder: Path) -> None:
-        # PyTorch takes seconds to import.
-        from cadmus.explore.site import check_sizes, write_site
-        from cadmus.model.export import read_metadata
-        from cadmus.model.inference import Cadmus
-
-        metadata, name = read_metadata(directory), directory.resolve().name
-        check_sizes(metadata.model, name)
-        write_site(Cadmus.load(directory), name, metadata.config, folder, snapshots, documentation)
-
     if static:
         write(static)
         echo(f"{static} is for any web server, such as `python -m http.server --directory {static}`")
         return
-    # A thread may still write there when Ctrl-C ends the server.
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        write_page(Path(folder))
-        serve(Path(folder), port, announce, lambda: write(Path(folder)))
+    with TemporaryDirectory() as folder:
+        write(Path(folder))
+        serve(Path(folder), port, announce)

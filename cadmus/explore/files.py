@@ -1,12 +1,12 @@
-"""The files of the explorer's site, and a server that has those of the page before the data of the model."""
+"""The files of the explorer's page, and a server for its site."""
 
 import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,12 +17,6 @@ DATA = "site.json"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
 HOSTS = ("127.0.0.1", "localhost")
 """The server listens on the first; a page of another site would come under a name of its own."""
-
-
-def write_page(directory: Path) -> None:
-    """Write the files that do not depend on the model."""
-    for file in PAGE.iterdir():
-        (directory / file.name).write_bytes(file.read_bytes())
 
 
 def headers() -> dict[str, str]:
@@ -37,39 +31,17 @@ def headers() -> dict[str, str]:
     }
 
 
-def serve(directory: Path, port: int, announce: Callable[[str], None], prepare: Callable[[], None]) -> None:
-    """Serve a site to this machine until Ctrl-C; port 0 is any free one.
-
-    ``announce`` gets the address once the page is there. ``prepare`` writes the data meanwhile; requests for
-    them wait for its end, and if it fails, so does the server.
-    """
-    ready, failed = Event(), list[BaseException]()
-
-    class Handler(_Handler):
-        def __init__(self, *arguments: Any) -> None:
-            self.ready = ready
-            super().__init__(*arguments, directory=str(directory))
-
+def serve(directory: Path, port: int, announce: Callable[[str], None]) -> None:
+    """Serve a site to this machine until Ctrl-C; port 0 is any free one. ``announce`` gets the address."""
     try:
-        server = _Server((HOSTS[0], port), Handler)
+        server = _Server((HOSTS[0], port), partial(_Handler, directory=str(directory)))
     except OSError as error:
         problem = f"cannot listen on {HOSTS[0]}, port {port}: {error.strerror}"
         raise InputError(f"{problem}; choose another --port") from None
 
-    def preparing() -> None:
-        try:
-            prepare()
-        except BaseException as error:
-            failed.append(error)
-            server.shutdown()
-        ready.set()
-
     with server, suppress(KeyboardInterrupt):
         announce(f"http://{HOSTS[0]}:{server.server_port}")
-        Thread(target=preparing, daemon=True).start()
         server.serve_forever()
-    if failed:
-        raise failed[0]
 
 
 class _Server(ThreadingHTTPServer):
@@ -80,8 +52,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    ready: Event
-    of_page = ("/", *(f"/{file.name}" for file in PAGE.iterdir()))
     of_each = headers()
 
     def send_head(self) -> Any:
@@ -89,8 +59,6 @@ class _Handler(SimpleHTTPRequestHandler):
         if urlsplit(f"//{self.headers.get('Host', '')}").hostname not in HOSTS:
             self.send_error(403, "asked by another name than localhost")
             return None
-        if urlsplit(self.path).path not in self.of_page:
-            self.ready.wait()
         return super().send_head()
 
     def guess_type(self, path: Any) -> str:
