@@ -3,7 +3,6 @@
 import json
 import math
 import reprlib
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.cli import options
-from cadmus.cli.programs import as_object, echo_trace, truth
+from cadmus.cli.programs import as_object, truth
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.evaluate.statistics.intervals import percent
@@ -21,7 +20,6 @@ from cadmus.vm.reference import show
 
 AT_ONCE = 256
 """Completions that are sampled before they are printed."""
-ALTERNATIVES = 3
 
 
 class Completion(NamedTuple):
@@ -131,63 +129,6 @@ def complete(
             # The last instruction of the prefix predicts what follows it.
             start = len(prefix) - 1
             click.echo(write(item, _likeliest(table[start : start + len(item.written)], top)))
-
-
-@click.command(context_settings={"ignore_unknown_options": True})  # examples may begin with -
-@click.argument("examples", nargs=-1, required=True)
-@options.model_option
-@options.integer_option("-n", "--samples", high=100_000, default=64, help="Definitions to sample.")
-@click.option("--seed", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the samples.")
-@options.device_option
-@options.json_option
-def induce(
-    examples: tuple[str, ...],
-    directory: Path | None,
-    samples: int,
-    seed: int,
-    device: str | None,
-    as_json: bool,
-) -> None:
-    """Find a function that EXAMPLES have in common.
-
-    An example is ARGUMENTS -> RESULT, with numbers from -1 to 10 or sequences of them, such as [1, 2, 3]; a
-    comma comes before a second argument. The results 1 and 0 may be labels, yes and no.
-
-    A model samples definitions. Those that give all results vote for what they compute on other inputs. The
-    command prints the function with the most votes, the runners-up, and a trace of the first example. If no
-    sample gives all results, it exits with 1.
-
-    --json prints a list of objects with the keys definition, votes and program.
-
-    \b
-    Examples:
-      cadmus induce '[1, 2, 3] -> 6' '[4, 5] -> 9'
-      cadmus induce '3 -> 7' '5 -> 11' '0 -> 1'
-      cadmus induce '[1, 2, 3], 4 -> 10' '[5], 0 -> 5'
-    """
-    from cadmus.model import inference
-    from cadmus.templates.behavior import closed
-    from cadmus.templates.induction import prompt_of, read_examples
-
-    pairs = read_examples(examples)
-    parts = prompt_of(pairs)
-    prompt = "".join(parts)
-    model = inference.Cadmus.load(directory, options.usable_device(device))
-    functions = model.induce(prompt, samples, seed=seed)
-    if as_json:
-        rows = [{**function._asdict(), "program": prompt + function.definition} for function in functions]
-        click.echo(json.dumps(rows, indent=2))
-    elif functions:
-        best, *others = functions
-        (definition,) = closed([best.definition]).to_strings()
-        click.echo(f"function  {definition}\nvotes     {best.votes} of {samples} samples")
-        for other in others[:ALTERNATIVES]:
-            click.echo(f"or        {other.definition} ({other.votes})")
-        click.echo(f"\n{pairs[0].text}")
-        echo_trace(definition + parts[0], calls=True)
-    if not functions:
-        options.print_error(f"none of {samples} samples gives the results of all examples; raise -n")
-        sys.exit(1)
 
 
 def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str, float]]]:

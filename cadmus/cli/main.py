@@ -22,7 +22,6 @@ SECTIONS = {
     },
     "Trained models": {
         "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),
-        "induce": ("complete", "model", "Find a function that EXAMPLES have in common."),
         "explore": ("explore", "model", "Open an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
         "compare": ("experiments", "model", "Compare two models on the programs that both have completed."),
@@ -105,7 +104,6 @@ def cadmus() -> None:
     Exit codes:
       0    success, also if the program that was run is false
       1    interrupted by Ctrl-C (run train again to resume; explore exits with 0);
-           induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix
       129, 143  ended by SIGHUP or SIGTERM

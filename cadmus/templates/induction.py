@@ -64,23 +64,23 @@ def read_examples(texts: Sequence[str]) -> list[Example]:
     return examples
 
 
-def prompt_of(examples: Sequence[Example]) -> list[str]:
-    """Return a part of a prompt of complete_algorithm for each example, as the template writes it."""
+def prompt_of(examples: Sequence[Example]) -> str:
+    """Return a prompt of complete_algorithm with the examples, as the template writes them."""
     first = examples[0]
     call = "f"
     if len(first.arguments) == 2:
         call = "l" if isinstance(first.arguments[0], tuple) else "F"
     # Results of predicates are labels in the template; examples with 0 and 1 alone are taken for these.
     labels = call == "f" and all(example.result in (0, 1) for example in examples)
-    return [
+    return "".join(
         "".join(map(_written, example.arguments)) + call + _answer(example.result, labels)
         for example in examples
-    ]
+    )
 
 
 def induce(model: Any, examples: str | Sequence[str], k: int, temperature: float, seed: int) -> list[Induced]:
     """Sample definitions for examples and return those that fit them, by votes; see :meth:`Cadmus.induce`."""
-    prompt = examples if isinstance(examples, str) else "".join(prompt_of(read_examples(examples)))
+    prompt = examples if isinstance(examples, str) else prompt_of(read_examples(examples))
     if len(prompt) + _SHORTEST > model.max_length:
         most = f"programs of this model have at most {model.max_length}"
         raise InputError(f"examples: are {len(prompt)} instructions, and {most}; give fewer or shorter ones")

@@ -1,12 +1,8 @@
-"""Functions from examples: reading them, votes, and the command."""
-
-import json
+"""Functions from examples: reading them, and votes."""
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from cadmus.cli.main import cadmus
 from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model import inference
@@ -46,7 +42,7 @@ EXAMPLES = ["[1, 2, 3] -> 6", "[4] -> 4", "[] -> 0"]
     ],
 )
 def test_examples_are_written_as_the_template_does(examples, prompt):
-    assert "".join(prompt_of(read_examples(examples))) == prompt
+    assert prompt_of(read_examples(examples)) == prompt
 
 
 @pytest.mark.parametrize(
@@ -96,31 +92,3 @@ def test_votes_do_not_count_what_did_not_end():
     completions = Programs.from_strings([r"\$;", r"\$;"])
     found = votes("u1b2bf3=", completions, np.array([True, False]), Dataset())
     assert [*found.values()] == [[r"\$;"]]
-
-
-def invoke(monkeypatch, *arguments, **options):
-    monkeypatch.setattr(inference.Cadmus, "load", lambda *_: MODEL)
-    return CliRunner().invoke(cadmus, ["induce", *arguments], **options)
-
-
-def test_the_command_prints_the_function_its_votes_and_a_trace(monkeypatch):
-    told = invoke(monkeypatch, *EXAMPLES, "-n", "7")
-    assert told.exit_code == 0, told.output
-    lines = told.output.splitlines()
-    assert lines[:2] == ["function  \\$;", "votes     3 of 7 samples"]
-    assert lines[-1].split() == ["=", "1"]
-    listed = invoke(monkeypatch, *EXAMPLES, "-n", "7", "--json")
-    first = json.loads(listed.output)[0]
-    assert first == {"definition": r"\$;", "votes": 3, "program": r"u1b2b3bf6=u4bf4=uf0=\$;"}
-
-
-def test_a_number_of_samples_that_no_memory_holds_is_refused():
-    refused = CliRunner().invoke(cadmus, ["induce", "1 -> 1", "-n", "9" * 30])
-    assert refused.exit_code == 2
-    assert "is not in the range 1<=x<=100000" in refused.output
-
-
-def test_without_a_function_the_command_exits_with_1(monkeypatch):
-    told = invoke(monkeypatch, "[1, 2] -> 2", "[3] -> 1")
-    assert told.exit_code == 1
-    assert "none of 64 samples gives the results of all examples" in told.stderr
