@@ -7,31 +7,17 @@ from contextlib import contextmanager
 import numpy as np
 import polars as pl
 import pytest
-from playwright.sync_api import expect
 
-from cadmus import experiments
 from cadmus.config import OF_THE_PAPER, TEMPLATE_OF, load_config
 from cadmus.dataset.shards import list_shards
 from cadmus.evaluate.questions import title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.train.paths import step_of
 from tests import recipes
-from tests.browsing import browser_page
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 QUESTIONS = [name for name, template in TEMPLATE_OF.items() if template in OF_THE_PAPER]
-FIGURES = {
-    name: figure
-    for name, figure in experiments.figures().items()
-    if all(
-        experiments.get(source).asks(CONFIG.model) for source in figure.sources if source in experiments.NAMES
-    )
-}
-
-
-def of_kind(kind):
-    return [figure.name for figure in FIGURES.values() if figure.kind == kind]
 
 
 @pytest.fixture(scope="module")
@@ -110,45 +96,6 @@ def kept(checkout):
     before = files()
     yield
     assert files() == before
-
-
-@pytest.fixture(scope="module")
-def report(checkout, tmp_path_factory):
-    """Return the path of a report, which leaves the results as they are."""
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    with kept(checkout):
-        snakemake(checkout, "--report", str(path), "--config", "train={steps: 10}")
-    return path
-
-
-def test_the_report_has_captions_and_the_config(report):
-    text = report.read_text()
-    for name, figure in FIGURES.items():
-        assert name in text
-        assert figure.caption.split(",")[0] in text, name
-    assert "eval_fraction" in text
-    # It loads nothing from the network.
-    assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
-
-
-def test_the_report_opens_on_the_results(report, results, browser):
-    table, _, *rows = (results / "tables/table3_accuracy.md").read_text().splitlines()
-    with browser_page(browser, viewport={"width": 1280, "height": 900}) as page:
-        page.goto(report.as_uri())
-        expect(page.get_by_role("heading", name="Results of tiny")).to_be_in_viewport()
-        shown = page.locator("figure tr")
-        titles = [cell.strip() for cell in table.split("|")[1:-1]]
-        assert shown.first.locator("th").all_inner_texts() == titles
-        assert shown.count() == 1 + len(rows)
-        images = page.locator("figure img")
-        assert images.evaluate_all("images => images.map((image) => image.alt)") == sorted(of_kind("figure"))
-        for image in images.all():
-            expect(image).not_to_have_js_property("naturalWidth", 0)
-        config = page.locator("details", has_text="Config")
-        expect(config.locator("pre")).to_be_hidden()
-        config.locator("summary").click()
-        expect(config.locator("pre")).to_contain_text("eval_fraction: 0.05")
-        assert images.last.bounding_box()["y"] < config.bounding_box()["y"]
 
 
 def test_a_code_change_reruns_only_its_dependents(checkout):

@@ -85,7 +85,6 @@ EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 SECTIONS = {"shard": {"seed", "dataset"}, "manifest": {"name", "seed", "dataset"}}
 SECTIONS["train"] = SECTIONS["manifest"] | {"model", "train"}
 SECTIONS["baselines"] = {"seed", "dataset"}
-config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.
 STRICT = f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(ROOT))}; "
@@ -195,13 +194,9 @@ def results_of(sources, wildcards):
 
 
 def files_of(figure):
-    """Return the outputs of a figure or table; the report shows one of them."""
-    kind, suffixes = figure.kind, experiments.FORMATS[figure.kind]
-    files = {suffix: f"results/{{run}}/{kind}s/{figure.name}{suffix}" for suffix in suffixes}
-    look = {"caption": "../captions/result.rst", "labels": {kind: figure.name}}
-    shown = ".png" if kind == "figure" else suffixes[0]
-    files[shown] = report(files[shown], category=f"{kind}s".capitalize(), **look)
-    return list(files.values())
+    """Return the outputs of a figure or table."""
+    kind = figure.kind
+    return [f"results/{{run}}/{kind}s/{figure.name}{suffix}" for suffix in experiments.FORMATS[kind]]
 
 
 def targets():

@@ -58,7 +58,7 @@ rule model_card:
         model=model,
         completions="results/{run}/experiments/completions.parquet",
     output:
-        report(f"results/{{run}}/model/{CARD}", category="Model"),
+        f"results/{{run}}/model/{CARD}",
     log:
         "results/{run}/logs/model_card.log",
     conda:

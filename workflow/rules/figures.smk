@@ -27,7 +27,6 @@ for sources, drawn in DRAWN.items():
             names=[each.name for each in drawn],
             results=lambda wildcards, input: [f"--results {path}" for path in input.results],
             outputs=lambda wildcards, output: [f"--output {files[0]}" for _, files in output.items()],
-            captions={each.name: each.caption for each in drawn},
             code=code(
                 "cadmus.experiments.drawing",
                 *(each.module or f"cadmus.figures.{each.name}" for each in drawn),

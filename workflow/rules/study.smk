@@ -37,7 +37,7 @@ rule study:
         ],
     output:
         results="results/{study}/study.parquet",
-        page=report([f"results/{{study}}/{file}" for file in FILES], category="Study"),
+        page=[f"results/{{study}}/{file}" for file in FILES],
     log:
         "results/{study}/logs/study.log",
     conda:
