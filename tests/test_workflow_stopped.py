@@ -1,5 +1,6 @@
 """A workflow that is interrupted or killed, in a copy of the checkout."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -91,6 +92,15 @@ def test_a_closed_terminal_stops_two_ranks_with_a_checkpoint_but_not_under_nohup
     assert ("a checkpoint is saved" in (checkout / "log").read_text()) == (not ignored)
 
 
+def test_a_second_run_in_a_folder_is_refused(prepared):
+    with (prepared / ".snakemake/running").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = snakemake(prepared, "--", MODEL, config="stopped.yaml", code=2)
+    line = "cadmus: error: another `make run` or snakemake is at work in this folder; wait for it or stop it"
+    assert refused.splitlines()[-1] == line
+    assert "train" not in refused
+
+
 def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
     checkout = shutil.copytree(prepared, tmp_path / "checkout")
     run, undisturbed = checkout / "results/stopped", checkout / "undisturbed"
@@ -102,7 +112,6 @@ def test_a_killed_workflow_ends_with_the_same_files(prepared, tmp_path):
     with started(checkout, lambda: any(run.glob("dataset/data/*/*.parquet")), "a shard") as process:
         kill_tree(process)
     assert not (checkout / MANIFEST).exists()
-    shutil.rmtree(checkout / ".snakemake/locks")
     snakemake(checkout, "--rerun-incomplete", "--", MANIFEST, config="stopped.yaml")
 
     # The process of a job.

@@ -1,5 +1,6 @@
 # Shared by the rules: the validated config, and functions of wildcards.
 
+import fcntl
 import functools
 import hashlib
 import os
