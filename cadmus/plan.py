@@ -163,7 +163,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
 
 
 def on_this_machine(
-    runs: Sequence[Run], seconds: float, estimates: list[Estimate], devices: Path = DEVICES
+    runs: Sequence[Run], seconds: float, estimates: list[Estimate]
 ) -> tuple[dict[str, float], int, float]:
     """Return the seconds here of the parts of runs, the cores, and the FLOPs per second of a matrix product.
 
@@ -177,7 +177,7 @@ def on_this_machine(
 
     cpu, accelerator = torch.device("cpu"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rate = matmul_rate(accelerator, dtype_of(runs[0].config.train.precision, accelerator))
-    table = read_model(devices, Devices)
+    table = read_model(DEVICES, Devices)
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
     same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == (accelerator != cpu)]
     nearest = min(same_kind or table, key=lambda name: abs(math.log(peaks[name] / rate)))
@@ -274,10 +274,10 @@ def _average(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
     return tokens.mean(), causal_pairs(tokens).mean()
 
 
-def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
+def plan_study(study: StudyRuns) -> dict[str, Any]:
     """Estimate a study; what several runs share counts once, and trainings run one after another."""
     trainings = {run.training: run for run in study.runs}
-    plans = [plan(run.config, devices) for run in trainings.values()]
+    plans = [plan(run.config) for run in trainings.values()]
     # By their directories in results/.
     disk: dict[str, int] = {}
     by_device = defaultdict(list)

@@ -1,6 +1,5 @@
 """``cadmus config`` and ``cadmus study``."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +25,21 @@ def config() -> None:
 @config.command()
 @click.argument("file", type=options.CONFIG)
 @options.changes_option
-@options.json_option
-def show(file: Path, changes: dict[str, Any], as_json: bool) -> None:
+def show(file: Path, changes: dict[str, Any]) -> None:
     """Validate FILE and print it with all defaults.
 
     FILE is a path or a name such as quick. A study is shown without defaults: they may differ between runs.
 
     \b
-    Examples:
+    Example:
       cadmus config show laptop
-      cadmus config show laptop --json | jq .train.steps
     """
     if is_study(file):
         load_study(file, changes)
         values = read_values(file, changes)
     else:
         values = load_config(file, changes).model_dump()
-    text = json.dumps(values, indent=2) if as_json else yaml.safe_dump(values, sort_keys=False)
-    click.echo(text.rstrip("\n"))
+    click.echo(yaml.safe_dump(values, sort_keys=False).rstrip("\n"))
 
 
 @click.group()

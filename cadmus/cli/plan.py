@@ -8,10 +8,10 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from cadmus.cli.options import CONFIG, PATH, changes_option, echo, echo_table, json_option
+from cadmus.cli.options import CONFIG, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
 from cadmus.config.study import Run, is_study, load_study
-from cadmus.plan import DEVICES, Estimate, on_this_machine, plan_study
+from cadmus.plan import Estimate, on_this_machine, plan_study
 from cadmus.plan import plan as plan_run
 from cadmus.tables import counted
 
@@ -21,10 +21,9 @@ _short = tqdm.format_sizeof
 @click.command()
 @click.argument("config", type=CONFIG)
 @changes_option
-@click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
 @click.option("--here", is_flag=True, help="How long all of the run takes on this machine, in two lines.")
 @json_option
-def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool, as_json: bool) -> None:
+def plan(config: Path, changes: dict[str, Any], here: bool, as_json: bool) -> None:
     """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,
@@ -38,16 +37,15 @@ def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool
       cadmus plan laptop
       cadmus plan paper --json
     """
-    table = devices or DEVICES
     study = load_study(config, changes) if is_study(config) else None
     runs = study.runs if study else (Run("", 0, load_config(config, changes), "", "", ""),)
-    planned = plan_study(study, table) if study else plan_run(runs[0].config, table)
+    planned = plan_study(study) if study else plan_run(runs[0].config)
     if here:
         from cadmus import experiments  # it imports Polars
 
         names = study.study.experiments if study else experiments.asking(runs[0].config.model)
         seconds = sum(experiments.get(name).seconds for name in names)
-        parts, count, rate = on_this_machine(runs, seconds, planned["estimates"], table)
+        parts, count, rate = on_this_machine(runs, seconds, planned["estimates"])
         machine = f"{counted(count, 'core')} and {rate / 1e12:,.2f} TFLOP/s in matrix products"
         total = _time(sum(parts.values()) / 3600)
         listed = ", ".join(f"{name} {_time(seconds / 3600)}" for name, seconds in parts.items())

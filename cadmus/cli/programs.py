@@ -44,11 +44,8 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
     """
     traced = trace or calls
     if traced and (as_json or program == "-"):
-        option = "--trace" if trace else "--calls"
-        raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
+        raise InputError("--trace and --calls show one program as text; drop --json, or name it instead of -")
     if program == "-":
-        if sys.stdin is None:
-            raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
         for number, line in enumerate(sys.stdin.buffer, start=1):
             program = isa.without_spaces(line.decode("utf-8", "replace").rstrip("\r\n"))
             with naming(f"line {number}"):
@@ -86,25 +83,17 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
 
 
 @click.command("isa")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with limits and digest.")
-def isa_command(as_json: bool) -> None:
+def isa_command() -> None:
     """Print the table of the 65 instructions.
 
     The columns are the symbol, the effect on the stack, the meaning and the alternate symbol.
 
     \b
-    Examples:
+    Example:
       cadmus isa
-      cadmus isa --json
     """
-    if as_json:
-        keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
-        rows = [{key: getattr(row, key) for key in keys} for row in isa.INSTRUCTIONS]
-        table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}
-        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
-    else:
-        cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
-        options.echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
+    cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
+    options.echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
 
 
 @click.command()
