@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import defaultdict
 
 import pytest
 import torch
@@ -193,23 +192,6 @@ def test_step_time_on_a_gpu_is_the_measured_one(name, ms):
     # Then a program had one token more: its end was computed, too.
     tokens, _ = average_of(run)
     assert step == pytest.approx(ms * tokens / (tokens + 1), rel=0.06)
-
-
-def test_counts_divide_the_batch_and_follow_the_ranks():
-    def counts(**fields):
-        found = defaultdict(list)
-        for estimate in plan(training(**fields))["estimates"]:
-            found[estimate.device].append(estimate.count)
-        return found
-
-    cpus = {"2 CPU cores": [1], "2 CPU cores with AMX": [1], "2 CPU cores without bf16": [1]}
-    assert counts(batch_size=20, micro_batch_size=5, ranks=1) == {
-        **cpus,
-        "H100": [1, 2, 4],
-        "H200": [1, 2, 4],
-    }
-    assert counts(ranks=5, reinforcement={"fraction": 0.0})["H100"] == [1, 2, 4, 5, 8]
-    assert plan(training(ranks="auto"))["estimates"] == plan(training(ranks=1))["estimates"]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ from functools import partial
 from http.server import ThreadingHTTPServer
 from threading import Thread
 
+import numpy as np
+import polars as pl
 import pytest
 
+from cadmus.vm import reference
 from tests import recipes
 from tests.browsing import browser_page
 from tests.checkout import copy_whole, environment_of, python_in
@@ -16,7 +19,7 @@ from tests.explore.test_site import PREPARE, RUN, Quiet
 
 TESTS = (
     *("tests/config/test_schema.py", "tests/evaluate/test_questions.py", "tests/figures/test_figures.py"),
-    *("tests/dev/test_docs.py", "tests/templates/test_templates.py", "tests/test_plan.py"),
+    *("tests/dev/test_docs.py", "tests/templates/test_templates.py"),
 )
 THROUGH_ALL = (
     "(reproducible and entropy) or described or question or explains or seconds or shipped or counts"
@@ -71,6 +74,12 @@ def test_what_is_added_is_described(copy):
     assert "z_weight" in (copy / "workflow/schemas/config.schema.json").read_text(encoding="utf-8")
 
 
+def test_programs_of_a_template_that_is_added_are_true(copy):
+    programs = python_in(copy, "-m", "cadmus", "sample", "modular_sum", "-n", "100").splitlines()
+    assert len(set(programs)) == 100
+    assert all("%" in program and reference.run(program).true for program in programs)
+
+
 def test_the_tests_that_go_through_everything_pass(copy):
     python_in(copy, "-m", "pytest", "-q", "-x", "--numprocesses=0", "-k", THROUGH_ALL, *TESTS)
 
@@ -87,6 +96,17 @@ def test_what_is_added_can_be_trained(trained):
     _, printed = trained
     assert '"entropy": 4.1' in printed
     assert '"z_loss": 17.' in printed
+
+
+def test_an_experiment_that_is_added_is_run_and_drawn(trained):
+    copy, _ = trained
+    options = ("--model=model", "--config=tests/tiny.yaml", "--set=evaluate.entropy.programs=300")
+    python_in(copy, "-m", "cadmus", "evaluate", "entropy", *options, "--output=entropy.parquet")
+    python_in(copy, "-m", "cadmus", "figure", "entropy", "--results=entropy.parquet", "--output=entropy.pdf")
+    found = pl.read_parquet(copy / "entropy.parquet")
+    assert found["programs"].sum() == 300
+    assert found["entropy"].is_between(0, np.log(66)).all()
+    assert (copy / "entropy.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_both_vms_and_the_manual_know_an_instruction(trained):

@@ -4,7 +4,6 @@ import re
 import shutil
 from contextlib import contextmanager
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -13,7 +12,6 @@ from cadmus.dataset.shards import list_shards
 from cadmus.evaluate.questions import title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.train.paths import step_of
-from tests import recipes
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
@@ -224,24 +222,3 @@ def test_results_from_elsewhere_are_accepted_as_they_are(checkout, results, tmp_
     snakemake(directory, "--touch")
     (copied / "figures/comparison_grid.pdf").unlink()
     assert jobs(directory) == {"draw_grid": 1}
-
-
-def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, results):
-    shutil.copytree(ROOT / "docs", checkout / "docs")
-    registry = checkout / "cadmus/config/evaluation.py"
-    added = checkout / "cadmus/experiments/entropy.py"
-    before = registry.read_text()
-    figure = results / "figures/entropy.pdf"
-    try:
-        recipes.add_experiment(checkout)
-        planned = jobs(checkout)
-        assert (sum(planned.values()), planned["experiment"], planned["draw_entropy"]) == (3, 1, 1)
-        changed = ("--config", 'evaluate={"entropy": {"programs": 300}}')
-        snakemake(checkout, *changed, "--", str(figure.relative_to(checkout)))
-        found = pl.read_parquet(results / "experiments/entropy.parquet")
-        assert found["programs"].sum() == 300
-        assert found["entropy"].is_between(0, np.log(65)).all()
-        assert figure.read_bytes().startswith(b"%PDF")
-    finally:
-        registry.write_text(before)
-        added.unlink()

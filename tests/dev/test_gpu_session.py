@@ -11,7 +11,7 @@ import torch
 from cadmus import config, pipeline
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
-from dev.gpu_session import __main__, collecting, packing, sampling, session, weights
+from dev.gpu_session import __main__, collecting, sampling, session, weights
 from dev.measure import PATIENCE
 from tests.checkout import FEW, ROOT
 from tests.commands import python
@@ -44,23 +44,6 @@ def test_a_machine_without_a_gpu_is_one_line():
     )
 
 
-def test_a_machine_without_a_package_is_one_line(tmp_path):
-    (tmp_path / "deepspeed.py").write_text("raise ModuleNotFoundError(\"No module named 'deepspeed'\")")
-    done = python("-m", "dev.gpu_session.probe", "cuda", "facts", PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert (done.returncode, done.stdout) == (2, "a package is missing: No module named 'deepspeed'\n")
-
-
-def test_what_runs_there_needs_no_polars(tmp_path):
-    """Its runtime alone would be more than all else that travels."""
-    (tmp_path / "polars.py").write_text("raise ModuleNotFoundError('polars')")
-    modules = (
-        "cadmus.cli.train, cadmus.train.loop, dev.bench.__main__, dev.bench.steps, dev.gpu_session.sampling"
-    )
-    code = f"import {modules}, dev.gpu_session.weights, tests.gpu, tests.train.worker"
-    done = python("-c", code, PYTHONPATH=f"{tmp_path}:{ROOT}", GPU_TESTS="cpu")
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture
 def made(tmp_path) -> session.Session:
     return session.Session(tmp_path / "out", tmp_path / "work", 600, "cpu")
@@ -69,27 +52,6 @@ def made(tmp_path) -> session.Session:
 def log_of(folder: Path) -> list[str]:
     """Return the lines of a session's log, without the seconds."""
     return [line.partition("] ")[2] for line in (folder / "log.txt").read_text().splitlines()]
-
-
-@pytest.mark.parametrize("wheels", [False, True])
-def test_a_session_without_what_has_to_travel_is_one_line(made, tmp_path, monkeypatch, wheels):
-    for name in ("PACKED", "WHEELS", "COMMIT"):
-        monkeypatch.setattr(session, name, tmp_path / name)
-    if wheels:
-        session.WHEELS.mkdir()
-        (session.WHEELS / "a.whl").write_bytes(b"")
-    assert session._guarded(made, lambda: session.unpack(made)) == 1
-    stop, done = log_of(made.output)
-    assert stop == (
-        f"STOP: {session.PACKED}: not there or not whole; run `python -m dev.gpu_session pack` at home first"
-    )
-    assert done == "done: log.txt, output.txt, session.json"
-
-
-def test_a_full_disk_is_one_line(made, monkeypatch):
-    monkeypatch.setattr(session, "GIB", 10**6)
-    assert session._guarded(made, lambda: session.unpack(made)) == 1
-    assert log_of(made.output)[0].endswith("GiB are free, the session needs 1000000")
 
 
 def test_a_stage_has_a_limit_and_its_output_comes_home(made):
@@ -131,60 +93,6 @@ def test_only_wrong_losses_or_logits_end_a_session(made, monkeypatch, printed, e
     assert (printed in log_of(made.output)) == printed.startswith("FAILED")
 
 
-SLEEPING = """
-import sys, time
-from dev.gpu_session import __main__, session
-
-def stages(made, given):
-    part = made.output / "weights-000001-0"
-    part.write_bytes(b"one")
-    while not (made.work / "go").exists():
-        time.sleep(0.05)
-    (made.output / "weights-000002-0").write_bytes(b"two")
-    part.unlink()
-
-session._work = stages
-sys.argv[0] = "session"
-sys.exit(__main__.main())
-"""
-
-
-def test_a_session_outlives_its_commands(tmp_path, monkeypatch, capsys):
-    """The first command starts it, the others follow it; each brings home what is there."""
-    popen, work = session.subprocess.Popen, tmp_path / "work"
-
-    workers = []
-
-    def started(command, **options):
-        workers.append(popen([sys.executable, "-c", SLEEPING, *command[3:]], **options))
-        return workers[-1]
-
-    monkeypatch.setattr(session.subprocess, "Popen", started)
-
-    def run(number: int, seconds: float) -> tuple[int, str, set[str]]:
-        output = tmp_path / f"out{number}"
-        arguments = ["run", f"--work={work}", f"--output={output}", f"--command={seconds}", "--device=cpu"]
-        monkeypatch.setattr(sys, "argv", ["session", *arguments])
-        code = __main__.main()
-        return code, capsys.readouterr().out, {path.name for path in output.iterdir()}
-
-    code, said, brought = run(1, 0)
-    assert code == 0
-    assert said.endswith(f"{session.CONTINUES}\n")
-    while "weights-000001-0" not in brought:
-        code, said, brought = run(2, 0)
-    assert code == 0
-    (work / "go").touch()
-    for number in (3, 4):
-        code, said, brought = run(number, PATIENCE)
-        assert code == 0
-        assert "done: " in said
-        assert "the session ended" in said
-        assert brought >= {"log.txt", "session.json", "weights-000002-0"}
-        assert "weights-000001-0" not in brought
-    assert [worker.wait() for worker in workers] == [0]
-
-
 def test_a_session_that_is_killed_starts_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["session", "run", f"--work={tmp_path}", f"--output={tmp_path / 'out'}"])
     monkeypatch.setattr(session, "_start", lambda _given, work: (work / session.PRINTED).touch() or ended)
@@ -192,21 +100,6 @@ def test_a_session_that_is_killed_starts_again(tmp_path, monkeypatch, capsys):
     for _ in range(2):
         assert __main__.main() == 1
         assert "was killed; the same command starts it again" in capsys.readouterr().out
-
-
-def test_a_damaged_wheel_is_one_line(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "WHEELS", tmp_path)
-    monkeypatch.setattr(session, "COMMIT", tmp_path / "commit")
-    session.COMMIT.write_text("0123")
-    (tmp_path / "a.whl").write_bytes(b"half")
-    assert session._guarded(made, lambda: session.unpack(made)) == 1
-    assert log_of(made.output)[0] == f"STOP: {tmp_path / 'a.whl'}: File is not a zip file; pack again"
-
-
-def test_what_travels_needs_a_commit(monkeypatch):
-    monkeypatch.setattr(packing, "commit", lambda: "0123-dirty")
-    with pytest.raises(session.Stop, match="commit them first"):
-        packing.pack()
 
 
 def test_parts_are_joined_to_the_latest_whole_model(tmp_path, monkeypatch):

@@ -185,39 +185,6 @@ def test_examples_are_explained_and_completed(page):
     assert page.locator("#chips [aria-current]").count() == 0
 
 
-def test_advice(page, model):
-    page.fill("#program", "12 + 345 =")
-    expect(page.locator("#advice")).to_have_text("Each character is an instruction: 12 is a 1 and a 2.")
-    page.fill("#program", "3 4 + 7 =")
-    expect(page.locator("#advice")).to_be_hidden()
-    page.fill("#program", "1" * model.max_length)
-    expect(page.locator("#tokens li")).to_have_count(model.max_length)
-    expect(page.locator("#advice")).to_be_hidden()
-    page.click("#complete")
-    expect(page.locator("#result")).to_contain_text("the model wrote")
-    page.fill("#program", "1" * (model.max_length + 1))
-    expected = (
-        f"trained on programs of up to {model.max_length} instructions; this one has {model.max_length + 1}"
-    )
-    expect(page.locator("#advice")).to_contain_text(expected)
-
-
-def test_the_temperature_is_checked(page):
-    page.fill("#program", "34+7")
-    for given in ("5", "-1", ""):
-        page.fill("#temperature", given)
-        page.click("#complete")
-        problem = f"temperature: must be a number from 0 to 2, got {given or 'none'}"
-        expect(page.locator("#error")).to_have_text(problem)
-        expect(page.locator("#temperature")).to_have_attribute("aria-invalid", "true")
-        expect(page.locator("#program")).to_have_attribute("aria-invalid", "false")
-        assert page.input_value("#program") == "34+7"
-    page.fill("#temperature", "0.25")
-    page.click("#complete")
-    expect(page.locator("#program")).not_to_have_value("34+7")
-    expect(page.locator("#error")).to_be_hidden()
-
-
 def test_snapshots_predict_differently(page):
     predicted = []
     steps = [*sorted(map(step_of, find_snapshots(SNAPSHOTS))), None]

@@ -1,22 +1,18 @@
 """All templates: true programs, composed as documented."""
 
 from collections import Counter
-from functools import partial
 
 import numpy as np
 import pytest
-import yaml
 
 from cadmus import isa
-from cadmus.config import OF_THE_PAPER, TEMPLATES, Dataset, load_config
+from cadmus.config import OF_THE_PAPER, TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw
 from cadmus.templates.answers import numeral
 from cadmus.vm import compiled, reference
-from tests import recipes
-from tests.checkout import ROOT, copy_folder
-from tests.commands import python
+from tests.checkout import ROOT
 from tests.templates.conftest import COUNT
 
 TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
@@ -100,28 +96,3 @@ def test_the_document_explains_every_template():
     assert set(explained) <= set(TEMPLATES)
     # An example of a prompt and its completion, which tests/test_docs.py checks.
     assert all("` → `" in section and "prompt" in section.lower() for section in sections)
-
-
-def test_a_tenth_template_can_be_added_as_documented(tmp_path):
-    for folder in ("cadmus", "docs"):
-        copy_folder(folder, tmp_path)
-    recipes.add_template(tmp_path)
-    (counts,) = recipes.blocks(ROOT / "docs/templates.md", "## Adding a tenth", "yaml")
-    values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text(encoding="utf-8"))
-    values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
-    (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-
-    run = partial(python, "-c", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    # Datasets without its programs stay the same.
-    digests = "import sys; from cadmus.config import load_config as load; "
-    digests += "print(*[load(path).dataset_digest() for path in sys.argv[1:]])"
-    quick = ROOT / "config/quick.yaml"
-    same, other = run(digests, quick, "ten.yaml").stdout.split()
-    assert same == load_config(quick).dataset_digest()
-    assert other != load_config(ROOT / "tests/tiny.yaml").dataset_digest()
-    command = "from cadmus.cli.main import main; main()"
-    sampled = run(command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml")
-    assert sampled.stderr == ""
-    programs = sampled.stdout.splitlines()
-    assert len(set(programs)) == 100
-    assert all("%" in program and reference.run(program).true for program in programs)
