@@ -9,8 +9,7 @@ import json
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -135,8 +134,7 @@ def load_config(path: Path | str, changes: dict[str, Any] | None = None) -> Conf
     values = read_values(path, changes)
     if isinstance(values, dict) and "study" in values:
         raise InputError(f"{path}: study: describes several runs; `cadmus study runs {path}` lists them")
-    with blaming_changes(path, changes):
-        return parse_config(values, str(path))
+    return parse_config(values, named_source(path, changes))
 
 
 def read_values(path: Path | str, changes: dict[str, Any] | None = None) -> Any:
@@ -144,17 +142,9 @@ def read_values(path: Path | str, changes: dict[str, Any] | None = None) -> Any:
     return changed(extended(read_yaml(path), Path(path)), changes or {})
 
 
-@contextmanager
-def blaming_changes(path: Path | str, changes: dict[str, Any] | None) -> Iterator[None]:
-    """Name ``--set``, not the file, in an error about a field that ``changes`` has."""
-    try:
-        yield
-    except InputError as error:
-        problem = str(error).removeprefix(f"{path}: ")
-        field = problem.partition(":")[0]
-        if any(f"{field}.".startswith(f"{name}.") or name.startswith(f"{field}.") for name in changes or ()):
-            raise InputError(f"--set {problem}") from None
-        raise
+def named_source(path: Path | str, changes: dict[str, Any] | None) -> str:
+    """Return what an error names: the file, and that ``changes`` are not in it."""
+    return f"{path} with --set" if changes else str(path)
 
 
 def parse_config(values: Any, source: str) -> Config:

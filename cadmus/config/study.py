@@ -16,9 +16,9 @@ from cadmus.config.fields import (
 )
 from cadmus.config.loading import (
     Config,
-    blaming_changes,
     digest,
     merged,
+    named_source,
     parse_config,
     read_values,
     validate,
@@ -108,8 +108,7 @@ def load_study(path: Path | str, changes: dict[str, Any] | None = None) -> Study
     values = read_values(path, changes)
     if not isinstance(values, dict) or STUDY not in values:
         raise InputError(f"{path}: {STUDY}: is missing; a study needs variants")
-    with blaming_changes(path, changes):
-        return parse_study(values, str(path))
+    return parse_study(values, named_source(path, changes))
 
 
 def parse_study(values: dict[str, Any], source: str) -> StudyRuns:

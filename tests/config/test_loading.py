@@ -90,18 +90,7 @@ def test_errors_name_the_extended_file(tmp_path):
         load_config(path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train.learning_rate": True}, "--set train.learning_rate: must be a valid number, got True"),
-        ({"train": {"stepz": 1}}, "--set train.stepz: no such key; did you mean 'steps'?"),
-        ({"dataset.values.low": 50}, "--set dataset.values: low 50 is above high 20"),
-        ({"train.steps": 9}, "{path}: seed: must be a valid integer, got 1.5"),
-    ],
-)
-def test_an_error_names_where_its_value_is_from(tmp_path, changes, message):
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"{MINE}seed: {1.5 if '{path}' in message else 1}\n")
+def test_an_error_says_that_there_were_changes():
     with pytest.raises(InputError) as caught:
-        load_config(path, changes)
-    assert str(caught.value) == message.format(path=path)
+        load_config(QUICK, {"dataset.values.low": 50})
+    assert str(caught.value) == f"{QUICK} with --set: dataset.values: low 50 is above high 20"

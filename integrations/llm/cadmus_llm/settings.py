@@ -7,7 +7,7 @@ from pydantic import Field
 
 from cadmus.config import Config, Section, load_config, validate
 from cadmus.config.fields import Distinct, Integer, NonNegative, Positive
-from cadmus.config.loading import blaming_changes, changed, find_config, read_yaml
+from cadmus.config.loading import changed, find_config, named_source, read_yaml
 from cadmus.errors import naming
 
 Alphabet = Literal["normal", "alternate", "letters", "permuted"]
@@ -38,7 +38,6 @@ class Settings(Section):
 
 def read_settings(path: Path, changes: dict[str, Any]) -> tuple[Settings, Config]:
     """Read a config of questions, with ``changes`` to its fields, and the config of its run."""
-    with blaming_changes(path, changes):
-        settings = validate(changed(read_yaml(path), changes), Settings, str(path))
+    settings = validate(changed(read_yaml(path), changes), Settings, named_source(path, changes))
     with naming(f"{path}: run"):
         return settings, load_config(find_config(settings.run, path.parent))
