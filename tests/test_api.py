@@ -11,7 +11,6 @@ import transformers
 
 import cadmus
 from cadmus import Cadmus, isa, run, sample
-from cadmus.errors import InputError
 from cadmus.model import DEFAULT_MODEL
 from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE
@@ -24,11 +23,6 @@ def test_sampled_programs_are_true_and_reproducible():
     assert programs == sample("equality", 50)
     assert not set(programs) & set(sample("equality", 50, seed=2))
     assert not set(programs) & set(sample("equality", 50, split="test"))
-
-
-def test_sample_rejects_a_negative_number():
-    with pytest.raises(InputError, match="n: must be a whole number of at least 0, got -1"):
-        sample("equality", -1)
 
 
 def test_model_accepts_strings_or_a_batch():

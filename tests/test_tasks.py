@@ -8,8 +8,6 @@ from types import FrameType
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cadmus import Reason, Task, Verdict, sample, tasks, verify
 from cadmus.api import CHUNK
@@ -178,27 +176,6 @@ def test_columns_of_any_kind(collection):
 def test_verify_rejects_arguments_that_do_not_match(task, completion, options, message):
     with pytest.raises(InputError, match=message):
         verify(task, completion, **options)
-
-
-text = st.text(max_size=80) | st.text(INSTRUCTIONS + ".", max_size=80)
-
-
-@settings(max_examples=400)
-@given(
-    st.lists(
-        st.tuples(
-            st.builds(Task, text, text, st.sampled_from([*QUESTIONS])), text | st.none(), st.booleans()
-        ),
-        min_size=1,
-        max_size=5,
-    )
-)
-def test_no_text_raises_an_error(rows):
-    found, texts, ended = map(list, zip(*rows, strict=True))
-    verdicts = verify(found, texts, ended=ended)
-    alone = [verify(*row, ended=end) for *row, end in rows]
-    assert verdicts == alone
-    assert verify([], []) == []
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -8,8 +8,6 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cadmus import isa, pipeline
 from cadmus.config import OOD, SPLITS, OODRule, parse_config
@@ -123,15 +121,6 @@ def test_rows_that_break_the_rules_are_refused(dataset, tmp_path, split, message
         write_manifest(CONFIG, tmp_path)
 
 
-@given(
-    st.lists(st.text(SYMBOLS, max_size=9), max_size=20),
-    st.lists(st.text(SYMBOLS, min_size=1, max_size=3), min_size=1, max_size=3),
-)
-def test_contains_searches_within_each_program(texts, pieces):
-    found = matches([OODRule(contains=pieces)], samples_of(texts))
-    assert found.tolist() == [[any(piece in text for piece in pieces) for text in texts]]
-
-
 def test_lengths_of_programs_and_of_prompts():
     rules = [OODRule(length=[3, 4]), OODRule(prompt_length=[1, 1])]
     samples = Samples(Programs.from_strings(["1", "123", "12345"]), np.array([1, 2, 1]))
@@ -216,12 +205,10 @@ def test_the_manifest_describes_an_empty_split(tmp_path):
             {"values": [7], "templates": ["equality", "apply_labels"]},
             "rule.templates: apply_labels does not compare numbers; use basic_math, equality, le",
         ),
-        ({"length": [1, 2], "values": [3]}, "dataset.ood.rule: a rule has exactly one of"),
         ({"values": [[1, 2, 3]]}, "must be integers or intervals [low, high], got [1, 2, 3]"),
         ({"values": ["seven"]}, "must be integers or intervals [low, high], got 'seven'"),
         ({"values": [[2, 1]]}, "low 2 is above high 1"),
         ({"contains": ["*."]}, "must be instructions (see `cadmus isa`), got '*.'"),
-        ({"contains": [""]}, "must be instructions (see `cadmus isa`), got ''"),
         ({"length": [1, 2], "compared": "both"}, "compared: needs values"),
     ],
 )

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.programs import Programs
@@ -80,20 +78,6 @@ def test_the_vms_execute_as_many_instructions(sampled: dict[str, reference.Resul
         vm.execute(vm.top, [])
         executed.append(len(vm.top) + vm.executed_in_calls)
     assert compiled.count_executed(Programs.from_strings(sampled)).tolist() == executed
-
-
-pieces = st.one_of(
-    st.text(fuzz.ALL, max_size=20),
-    st.text("0123456789uIbEfghFGmwl", max_size=20),
-    st.text(fuzz.RUNNING, max_size=10).map(lambda body: f"\\{body};"),
-    st.sampled_from(["u1b2b3b", "44*I", "73:", "10/", r"\1-ER;9f", "E*E*E*E*E*"]),
-)
-
-
-@given(st.lists(st.lists(pieces, max_size=6).map("".join), min_size=1, max_size=20))
-@settings(max_examples=200)
-def test_the_vms_agree(programs: list[str]) -> None:
-    assert_agreement({program: reference.run(program) for program in programs})
 
 
 def literal(value: int) -> str:

@@ -1,10 +1,7 @@
 """The stack after every token."""
 
-import pytest
-
 from cadmus import sample, stacks
 from cadmus.config import TEMPLATES
-from cadmus.errors import InputError
 from cadmus.vm.reference import run, show
 from tests.model.models import random_programs
 
@@ -14,8 +11,3 @@ def test_a_stack_is_what_the_program_up_to_there_leaves():
     for program in ["", *programs, *random_programs(200, 1, 20).to_strings()]:
         ends = range(1, len(program) + 1)
         assert stacks(program) == [[*map(show, run(program[:end]).outputs)] for end in ends], program
-
-
-def test_another_symbol_is_one_line():
-    with pytest.raises(InputError, match="unknown symbol"):
-        stacks("q")
