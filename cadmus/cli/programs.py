@@ -46,6 +46,8 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
     if traced and (as_json or program == "-"):
         raise InputError("--trace and --calls show one program as text; drop --json, or name it instead of -")
     if program == "-":
+        if sys.stdin is None:
+            raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
         for number, line in enumerate(sys.stdin.buffer, start=1):
             program = isa.without_spaces(line.decode("utf-8", "replace").rstrip("\r\n"))
             with naming(f"line {number}"):
