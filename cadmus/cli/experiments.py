@@ -159,9 +159,8 @@ def score(
     `layer.N.decoder` has their directions. Other encoders: `score` in `cadmus.labs.interchange.score`.
 
     For each layer and variable: R² of all features, correlation of the best one and of one that no other
-    variable has, F1 for its values and for those above the median, how often the feature of the latter is
-    silent where that of the value fires, and how often the answer is the counterfactual one after an exchange
-    of the best features' directions, of learned and of random ones.
+    variable has, and how often the answer is the counterfactual one after an exchange of the best features'
+    directions, of learned and of random ones.
 
     \b
     Example:

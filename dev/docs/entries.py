@@ -38,10 +38,12 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
         *("variable", "programs", *columns),
     )
     path = root / FOLDER / "entries.csv"
-    entries = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry]) if path.exists() else entry
-    write_text(path, entries.write_csv())
+    if path.exists():
+        # Earlier entries may have scores that are no longer measured.
+        entry = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry], how="diagonal")
+    write_text(path, entry.write_csv())
     page = root / FOLDER / "README.md"
-    write_text(page, with_generated(page, means(columns, entries)))
+    write_text(page, with_generated(page, means(columns, entry)))
 
 
 def scoring() -> plugins.Scoring:

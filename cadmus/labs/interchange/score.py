@@ -4,10 +4,6 @@ Features are trained without labels, and nobody knows what they should find in a
 variables of the VM are known (:mod:`cadmus.evaluate.prompts.counterfactuals`), and whether the model uses
 them. A feature is judged by what it tells about a variable (Karvonen et al. 2025), and by what an exchange of
 its direction does to the answer.
-
-Concepts contain others: a value is one of those above the median. In training a feature of the general
-concept may learn to be silent where a feature of the special one fires, and so no feature means what it seems
-to (absorption, Chanin et al. 2024). As the values are known, it can be counted.
 """
 
 import re
@@ -34,20 +30,12 @@ from cadmus.plugins import Scoring
 from cadmus.store import check_readable
 from cadmus.tools import progress, seed_of
 
-COLUMNS = (
-    *("readable", "correlation", "matched", "f1", "general", "absorbed"),
-    *("interchange", "attributed", "learned", "random"),
-)
+COLUMNS = "readable", "correlation", "matched", "interchange", "attributed", "learned", "random"
 """Scores, each at most 1: R² of a ridge regression on all features; correlation of the best feature, and of
-one that no other variable has (its mean over variables is the MCC); F1 of the best feature and threshold for
-each value, averaged; F1 for values above the median, and its absorption (:func:`_absorbed`); counterfactual
-answers after an exchange of the most correlated features' directions, of those that the answers are
-attributed to, and of as many learned or random directions. The attributed ones are chosen by the answers, as
-the learned ones are."""
+one that no other variable has (its mean over variables is the MCC); counterfactual answers after an exchange
+of the most correlated features' directions, of those that the answers are attributed to, and of as many
+learned or random directions. The attributed ones are chosen by the answers, as the learned ones are."""
 RIDGE = 10.0
-RARE = 10
-"""Concepts of fewer pairs have no F1."""
-_THRESHOLDS = np.linspace(0.02, 0.98, 25)
 _NAME = re.compile(r"layer\.(0|[1-9]\d{0,3})(\.bias|\.decoder)?", re.ASCII)
 
 
@@ -148,7 +136,6 @@ def score(
                 "readable": _readable(*encoded[name][0], *encoded[name][1]),
                 "correlation": test[best[0]],
                 "matched": test[matched[name]] if name in matched else None,
-                **_concepts(*encoded[name][0], *encoded[name][1]),
                 **{
                     method: counterfactual_answers(model, tested, layer, basis) / len(tested.token)
                     for method, basis in bases.items()
@@ -177,70 +164,6 @@ def _readable(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wan
     """Return R² on test pairs of a ridge regression on the standardized features."""
     regression = make_pipeline(StandardScaler(), Ridge(RIDGE)).fit(features, values)
     return float(regression.score(of_test, wanted))
-
-
-class Detector(NamedTuple):
-    """Fires where a feature, of sign 1 or -1, is above a threshold."""
-
-    feature: int
-    sign: int
-    threshold: float
-
-    def fires(self, features: np.ndarray) -> np.ndarray:
-        """Return where it fires: bool, shape (n,)."""
-        return self.sign * features[:, self.feature] > self.threshold
-
-
-def _concepts(
-    features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wanted: np.ndarray
-) -> dict[str, float | None]:
-    """Return the scores of the detectors of each value, and of the values above the median."""
-
-    def detector(positive: np.ndarray, truth: np.ndarray) -> Detector | None:
-        frequent = min(positive.sum(), truth.sum()) >= RARE
-        return _detector(features, positive) if frequent else None
-
-    every = {value: detector(values == value, wanted == value) for value in np.unique(values).tolist()}
-    special = {value: each for value, each in every.items() if each is not None}
-    scores = [_f1(each.fires(of_test), wanted == value) for value, each in special.items()]
-    median = np.median(values)
-    general = detector(values > median, wanted > median)
-    contained = {value: each for value, each in special.items() if value > median}
-    return {
-        "f1": float(np.mean(scores)) if scores else None,
-        "general": None if general is None else float(_f1(general.fires(of_test), wanted > median)),
-        "absorbed": None if general is None else _absorbed(general, contained, of_test, wanted),
-    }
-
-
-def _absorbed(
-    general: Detector, special: Mapping[float, Detector], features: np.ndarray, values: np.ndarray
-) -> float | None:
-    """Return the share of pairs where the general detector is silent and that of the value itself fires.
-
-    Only values with a detector count; None if there is none.
-    """
-    absorbed = []
-    for value, detector in special.items():
-        rows = features[values == value]
-        absorbed.append(detector.fires(rows) & ~general.fires(rows))
-    return float(np.concatenate(absorbed).mean()) if absorbed else None
-
-
-def _detector(features: np.ndarray, positive: np.ndarray) -> Detector:
-    """Return the detector with the highest F1 of all features, signs and thresholds."""
-    both = np.concatenate([features, -features], 1)
-    thresholds = np.quantile(both, _THRESHOLDS, axis=0)
-    found = np.array([_f1(both > threshold, positive) for threshold in thresholds])
-    row, column = np.unravel_index(found.argmax(), found.shape)
-    sign, feature = divmod(int(column), features.shape[1])
-    return Detector(feature, 1 - 2 * sign, float(thresholds[row, column]))
-
-
-def _f1(predicted: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Return the F1 of predictions, bool of shape (n,) or (n, F): shape () or (F,)."""
-    hits = (predicted.T & positive).sum(-1)
-    return 2 * hits / (predicted.sum(0) + positive.sum())
 
 
 def _score(

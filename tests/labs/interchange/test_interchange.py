@@ -10,7 +10,7 @@ from cadmus.labs.interchange.interchange import measure
 from cadmus.programs import Programs
 from tests.experiments.mechanism import LAYERS, Two
 from tests.experiments.subjects import subject_of
-from tests.figures.test_figures import legend, texts, titles
+from tests.figures.test_figures import titles
 from tests.labs.interchange.samples import interchange
 
 
@@ -92,6 +92,8 @@ def test_a_subspace_larger_than_the_state_is_refused():
 
 def test_a_panel_of_the_figure_is_a_variable() -> None:
     drawn = figure.draw(interchange())
-    assert legend(drawn) == [label for label, _, _ in figure.LABELS.values()]
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == [
+        label for label, _, _ in figure.LABELS.values()
+    ]
     assert titles(drawn) == ["first number", "value of a call"]
-    assert texts(drawn) == ["not tested"]
+    assert [text.get_text() for axes in drawn.axes for text in axes.texts] == ["not tested"]

@@ -2,13 +2,12 @@
 
 import os
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from cadmus.errors import InputError
-from cadmus.labs.interchange.score import COLUMNS, Features, _concepts, read_features, score
+from cadmus.labs.interchange.score import COLUMNS, Features, read_features, score
 from tests.experiments.mechanism import WIDTH, X_AT_THE_END, Two, Y
 
 VARIABLES = ["second", "top", "difference"]
@@ -31,8 +30,6 @@ def test_the_directions_of_the_mechanism_have_full_scores():
         assert row["programs"] == 80
         assert row["readable"] == pytest.approx(1, abs=0.03)
         assert row["correlation"] == row["matched"] == pytest.approx(1)
-        # No threshold tells a number apart from both its neighbors.
-        assert 0.6 < row["f1"] < 1
         assert row["interchange"] == row["attributed"] == 1
         assert row["learned"] > 0.9
         assert row["random"] < 0.8
@@ -59,42 +56,6 @@ def test_features_of_nothing_have_no_scores():
     for row in found.values():
         assert row["readable"] < 0.1
         assert row["correlation"] == row["interchange"] == row["attributed"] == 0
-
-
-VALUES = np.repeat([0.0, 1.0, 2.0], 20)
-ONE_HOT = np.eye(3)[VALUES.astype(int)]
-
-
-def test_the_f1_is_that_of_the_best_feature_for_each_value():
-    assert _concepts(ONE_HOT, VALUES, ONE_HOT, VALUES)["f1"] == 1
-    # A threshold on a magnitude finds the ends, and all of the middle only with an end.
-    magnitude = VALUES[:, None]
-    found = _concepts(magnitude, VALUES, magnitude, VALUES)
-    assert found["f1"] == pytest.approx((1 + 1 + 2 / 3) / 3)
-    few = _concepts(magnitude[:5], VALUES[:5], magnitude, VALUES)
-    assert few == {"f1": None, "general": None, "absorbed": None}
-
-
-def test_absorption_is_a_silent_general_feature_where_a_special_one_fires():
-    values = np.repeat(np.arange(6.0), 20)
-    high = (values > 2.5)[:, None]
-    special = np.eye(6)[values.astype(int)]
-    # One feature fires for all high values, others for each value.
-    features = np.concatenate([high, special], 1)
-    found = _concepts(features, values, features, values)
-    assert found == {"f1": 1, "general": 1, "absorbed": 0}
-    # It has learned to be silent for 4, which has its own feature.
-    features[values == 4, 0] = 0
-    found = _concepts(features, values, features, values)
-    assert found["absorbed"] == pytest.approx(1 / 3)
-    assert found["general"] == pytest.approx(0.8)
-    # If each value has a feature alone, all but one of the high values are absorbed.
-    special = special[:, 3:]
-    assert _concepts(special, values, special, values)["absorbed"] == pytest.approx(2 / 3)
-    # No value alone is frequent enough to have a detector.
-    few = _concepts(features[::5], values[::5], features, values)
-    assert few["f1"] is None is few["absorbed"]
-    assert few["general"] == pytest.approx(0.8)
 
 
 def test_a_file_has_matrices_biases_and_decoders(tmp_path):
