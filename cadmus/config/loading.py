@@ -48,6 +48,7 @@ RENAMED = {
 REMOVED: dict[str, tuple[Any, str, str]] = {
     "evaluate.circuit": ({"programs": 50}, "experiment circuit", "234faddd"),
     "evaluate.decoding": ({"order": "confidence", "tokens": 1}, "other orders of unmasking", "97f6e2c2"),
+    "evaluate.infilling": ({"holes": [1, 2, 4, 8]}, "experiment infilling", "c0a963c0"),
     "evaluate.loops": (None, "looped models", "cd8ba462"),
     "evaluate.unmasking": ({"programs": 500}, "experiment unmasking", "6015bb76"),
     "model.loops": (1, "looped models", "cd8ba462"),

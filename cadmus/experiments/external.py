@@ -44,7 +44,7 @@ def evaluate_model(
             prompt; its end ``.`` is optional. None is one that did not end. Induction and pass_at_k, which
             sample, ask for each prompt several times.
         dataset: directory of the dataset on whose split ``train`` the model was trained.
-        experiment: completions (Table 3), pass_at_k, induction, grid or infilling.
+        experiment: completions (Table 3), pass_at_k, induction or grid.
         next_logits: takes a list of n prompts and returns the logits of the next instruction, shape (n, 65),
             in the order of ``cadmus.isa.TOKEN_ID``. Without it, the grid reads the first instruction of a
             completion.

@@ -15,7 +15,6 @@ from cadmus.evaluate.grading import tasks_of
 from cadmus.experiments.external import External
 from cadmus.model.export import save_export
 from cadmus.programs import Programs
-from tests import labs
 from tests.model.models import ending_model
 
 CONFIG = """
@@ -31,7 +30,7 @@ evaluate:
   induction: {programs: 6, samples: 4, examples: 3}
   grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
 """
-EXPERIMENTS = ("completions", "pass_at_k", "induction", "grid", *labs.samples("FUNCTIONS"))
+EXPERIMENTS = ("completions", "pass_at_k", "induction", "grid")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def rest(place):
     }
 
 
-@pytest.mark.parametrize("experiment", ["completions", "grid", *labs.samples("FUNCTIONS")])
+@pytest.mark.parametrize("experiment", ["completions", "grid"])
 def test_a_function_that_asks_an_export_has_its_results(place, config, tmp_path, experiment):
     own, other = tmp_path / "own.parquet", tmp_path / "other.parquet"
     model = Cadmus.load(place / "model")

@@ -271,7 +271,7 @@ def test_tables_are_complete_and_reproducible(name: str, drawn) -> None:
 
 @pytest.mark.parametrize(
     ("name", "axis"),
-    [("accuracy_by_question", 0), ("memory", 0), ("pass_at_k", 1), ("induction", 1), ("infilling", 1)],
+    [("accuracy_by_question", 0), ("memory", 0), ("pass_at_k", 1), ("induction", 1)],
 )
 def test_every_drawn_value_is_a_number_of_the_data(name: str, axis: int) -> None:
     """Or 1 minus it; the accuracies are on the axis of this number."""

@@ -1,9 +1,8 @@
-"""The decoder of masked diffusion: completions, holes that it fills, and exact likelihoods.
+"""The decoder of masked diffusion: completions and exact likelihoods.
 
 A canvas follows the prompt: masks, as many as the completion shall have tokens, which the last token of the
-prompt predicts. Each step replaces the one whose token is most certain, until none is left; for infilling,
-the canvas has tokens already. A prompt does not attend to its canvas, so it is computed once, for all steps
-and samples.
+prompt predicts. Each step replaces the one whose token is most certain, until none is left. A prompt does
+not attend to its canvas, so it is computed once, for all steps and samples.
 
 A canvas has neither ends nor padding. Models that write these choose them first, as they are most confident
 of them (LLaDA #137, Dream #51).
@@ -147,20 +146,3 @@ def canvas_logits(
     visible_RCS = (keys_S < end_R1)[:, None].expand(-1, canvas_RC.shape[1], -1)
     x_RCD = last(model.model.residual_stream(tokens_RC, positions_RC, visible_RCS, cache))
     return model.model.logits(x_RCD).cpu()
-
-
-@torch.inference_mode()
-def infilled(model: "Cadmus", programs: Programs, starts: np.ndarray, hole: int) -> Programs:
-    """Return what a model writes into holes of some instructions at ``starts``, int64 of shape (n,).
-
-    A causal model does not see what follows, and may end before the hole is full.
-    """
-    prompts = programs.prefixes(starts)
-    if model.causal:
-        return model.complete(prompts, starts + hole)[0]
-    rest = programs.suffixes(starts).to_tokens()
-    inside = np.arange(rest.shape[1]) < (programs.lengths - starts)[:, None]
-    canvases_RC = np.where(inside, rest, NOTHING)
-    canvases_RC[:, :hole] = MASK_ID
-    filled_RC = fill(model, prompts, canvases_RC, lambda logits, *_: logits.argmax(-1).numpy())
-    return programs_of(filled_RC[:, :hole])

@@ -7,10 +7,9 @@ weighs n / k. So the loss is the mean over all orders in which the tokens could 
 upper bound of the negative log-likelihood.
 
 Prompts are not masked, so that questions are what the model has been trained on. In a fraction
-``train.masked_diffusion.elsewhere`` of the programs the prompt ends elsewhere, for other questions and for
-infilling; the length of the canvas is then log-uniform, as holes are short. The end of a program is not a
-token here but a length, which the last token of the prompt predicts: a canvas has neither ends nor padding
-that could win before the rest.
+``train.masked_diffusion.elsewhere`` of the programs the prompt ends elsewhere, for other questions; the
+length of the canvas is then log-uniform. The end of a program is not a token here but a length, which the
+last token of the prompt predicts: a canvas has neither ends nor padding that could win before the rest.
 """
 
 from typing import NamedTuple

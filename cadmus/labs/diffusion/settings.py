@@ -1,12 +1,8 @@
-"""The sections of the lab diffusion."""
+"""The section of the lab diffusion."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from cadmus.config.evaluation import Settings
-from cadmus.config.fields import Distinct, Fraction, Positive, ProgramCount, Section
+from cadmus.config.fields import Fraction, Section
 from cadmus.isa import VOCABULARY_SIZE
 
 
@@ -22,20 +18,6 @@ class MaskedDiffusion(Section):
             raise ValueError(f"dataset.max_length: {rule}, got {run.dataset.max_length}")
 
 
-class Infilling(Settings):
-    """Holes in true programs."""
-
-    programs: ProgramCount = 500
-    """maximum number of programs per template"""
-    holes: Distinct[Annotated[Positive, Field(le=16)]] = [1, 2, 4, 8]
-    """instructions of a hole"""
-
-    @property
-    def metrics(self) -> Sequence[str]:  # type: ignore[override]
-        return [f"filled@{hole}" for hole in self.holes]
-
-
 TRAIN = {"masked_diffusion": MaskedDiffusion}
 OBJECTIVES = {"masked_diffusion": lambda run: run.model.attention == "full"}
 DECODERS = {"full": "decoding"}
-EXPERIMENTS = {"infilling": Infilling}

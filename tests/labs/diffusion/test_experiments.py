@@ -3,10 +3,8 @@
 import polars as pl
 import pytest
 
-from cadmus import experiments
 from tests.experiments import test_commands
 from tests.experiments.test_commands import evaluate, refusal
-from tests.labs.diffusion.samples import infilling
 
 place = test_commands.place
 
@@ -17,7 +15,7 @@ def test_an_experiment_that_cannot_ask_a_model_says_so(place, tmp_path) -> None:
     assert message.endswith(f"{place / 'full'}: model.attention: is full; probe needs causal")
 
 
-@pytest.mark.parametrize("command", ["completions", "loss", "pass_at_k", "induction", "grid", "infilling"])
+@pytest.mark.parametrize("command", ["completions", "loss", "pass_at_k", "induction", "grid"])
 def test_masked_diffusion_is_asked_the_same(place, tmp_path, command) -> None:
     full = {"model": place / "full", "config": place / "full.yaml"}
     evaluate(place, command, tmp_path / "full.parquet", **full)
@@ -25,8 +23,3 @@ def test_masked_diffusion_is_asked_the_same(place, tmp_path, command) -> None:
     found, other = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("full", "causal"))
     assert found.height == other.height
     assert found.columns == other.columns
-
-
-def test_metrics_of_nothing_tested_have_no_rows():
-    nothing = infilling().with_columns(programs=pl.lit(0), correct=pl.lit(0))
-    assert experiments.get("infilling").measured(nothing).is_empty()
