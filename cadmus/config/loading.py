@@ -68,12 +68,13 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "interchange_training.variable": ("comparison", "exchange before other answers", "97f6e2c2"),
     "label_only.values": ([-60, 60], "other values of label-only programs", "97f6e2c2"),
     "train.row_length": (None, "other lengths of packed rows", "97f6e2c2"),
+    "train.deepspeed": ({}, "settings of DeepSpeed except train.zero_stage", "03c97771"),
     "train.keep_checkpoints": (2, "other number of checkpoints", "97f6e2c2"),
     "reinforcement.temperature": (1.0, "other temperatures of reinforcement", "97f6e2c2"),
 }
 """Fields that are gone: the value of an unused one, what it was, and a commit that has it.
 
-Of a section, the value has the fields that tell.
+Of a section, the value has the fields that tell; an empty one had none.
 """
 LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
@@ -203,7 +204,7 @@ def _without_removed(values: Any, source: str, section: str = "") -> Any:
             kept[key] = _without_removed(value, source, field)
             continue
         unused, meaning, commit = REMOVED[name]
-        if isinstance(unused, dict) and isinstance(value, dict):
+        if isinstance(unused, dict) and isinstance(value, dict) and unused:
             value = {key: value.get(key, default) for key, default in unused.items()}
         if value != unused:
             raise InputError(f"{source}: {field[1:]}: this version has no {meaning}; use commit {commit}")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from cadmus import plugins
 from cadmus.config.fields import (
@@ -15,7 +15,6 @@ from cadmus.config.fields import (
     Positive,
     Rate,
     Section,
-    check_inside,
     positive_or,
 )
 from cadmus.config.model import Model
@@ -32,27 +31,6 @@ PAPER: dict[str, Any] = {
     "previous_token_heads": 0,
 }
 """Defaults of the recipe ``paper``, as published; ``fast`` has the same accuracy with less compute."""
-
-
-def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
-    fields = {
-        "train_batch_size": "train.batch_size",
-        "train_micro_batch_size_per_gpu": "train.micro_batch_size",
-        "gradient_accumulation_steps": "train.micro_batch_size",
-        "optimizer": "train.optimizer",
-        "scheduler": "train.schedule",
-        "bf16": "train.precision",
-        "fp16": "train.precision",
-    }
-    for name in entries.keys() & fields.keys():
-        raise ValueError(f"{name}: Cadmus writes it; set {fields[name]}")
-    if "tensor_parallel" in entries:
-        raise ValueError("tensor_parallel: Cadmus has none; remove it, or shard by zero_optimization")
-    if not isinstance(entries.get("zero_optimization", {}), dict):
-        raise ValueError(f"zero_optimization: must be a mapping, got {entries['zero_optimization']!r}")
-    # These two send to a service and have no paths.
-    check_inside({name: entry for name, entry in entries.items() if name not in ("wandb", "comet")})
-    return entries
 
 
 @plugins.extended("TRAIN")
@@ -105,10 +83,9 @@ class Train(Section):
     ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"
     """training processes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""
-    deepspeed: Annotated[dict[str, Any], AfterValidator(_check_deepspeed)] = {}
-    """entries of DeepSpeed's configuration, over those that Cadmus writes, such as
-    `tensorboard: {enabled: true, output_path: runs}` to watch a training; paths are relative to the working
-    directory and stay below it"""
+    zero_stage: Literal[0, 1, 2, 3] | None = None
+    """stage of DeepSpeed's ZeRO, which shards the training over the ranks: 1 to 3 with `adam`, 0 with `muon`;
+    when null, the first of them"""
     compile: bool = True
     """compile the blocks with torch.compile, except in short trainings on a CPU"""
     checkpoint_every: Positive = 250
@@ -144,21 +121,17 @@ class Train(Section):
     def _check_muon(self) -> None:
         if self.matrix_learning_rate is None:
             raise ValueError("matrix_learning_rate: the optimizer muon needs one")
-        clips = {"clip": self.clip, "deepspeed.gradient_clipping": self.deepspeed.get("gradient_clipping")}
-        for name, clip in clips.items():
-            if clip:
-                # (log: the rates of DeepSpeed's Muon)
-                raise ValueError(f"{name}: muon does not learn with clipping; set 0, got {clip}")
-        if self.deepspeed.get("zero_optimization", {}) not in ({}, {"stage": 0}):
+        if self.clip:
+            # (log: the rates of DeepSpeed's Muon)
+            raise ValueError(f"clip: muon does not learn with clipping; set 0, got {self.clip}")
+        if self.zero_stage:
             problem = "muon keeps its whole state on every rank (stage 0)"
             fix = "remove it, or set optimizer: adam or recipe: paper"
-            raise ValueError(f"deepspeed.zero_optimization: {problem}; {fix}")
+            raise ValueError(f"zero_stage: {problem}; {fix}")
 
     def _check_adam(self) -> None:
-        stage = self.deepspeed.get("zero_optimization", {}).get("stage", 1)
-        if stage not in (1, 2, 3):
-            rule = "must be 1, 2 or 3 with the optimizer adam"
-            raise ValueError(f"deepspeed.zero_optimization.stage: {rule}, got {stage!r}")
+        if self.zero_stage == 0:
+            raise ValueError("zero_stage: must be 1, 2 or 3 with the optimizer adam, got 0")
 
     def objectives(self, model: Model) -> list[str]:
         """Return the names of the objectives of the core, modules in ``cadmus/train/objectives``."""

@@ -18,7 +18,7 @@ from cadmus.pages import LICENSE, TAGS, card
 from cadmus.store import read_results
 
 # Fields of the config section train that do not affect what is learned.
-OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
+OPERATIONAL = {"checkpoint_every", "snapshots", "micro_batch_size", "zero_stage"}
 
 TEXT = Path(__file__).with_name("model.md").read_text(encoding="utf-8")
 
@@ -82,5 +82,5 @@ def _start(noted: Trained) -> str:
 
 def _listed(values: dict[str, Any]) -> str:
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-    # Entries of train.deepspeed may be any text.
+    # The path train.init may be any text.
     return "\n".join(f"- {key.replace('_', ' ')}: {html.escape(text, False)}" for key, text in texts.items())

@@ -28,24 +28,9 @@ from cadmus.train.metrics import Progress
 from cadmus.train.muon import ROW_SQUARES
 from cadmus.train.ranks import on_first_rank
 
-FREE = {"checkpoint_every", "snapshots", "ranks", "micro_batch_size", "compile"}
+FREE = {"checkpoint_every", "snapshots", "ranks", "micro_batch_size", "zero_stage", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
 sampled completions, which depend on the ranks."""
-FREE_DEEPSPEED = {
-    "zero_optimization",
-    "comet",
-    "comms_logger",
-    "csv_monitor",
-    "dump_state",
-    "flops_profiler",
-    "memory_breakdown",
-    "steps_per_print",
-    "tensorboard",
-    "timers",
-    "wall_clock_breakdown",
-    "wandb",
-}
-"""The same in train.deepspeed: sharding, as checkpoints have full tensors, and what only observes."""
 
 
 @contextmanager
@@ -71,8 +56,6 @@ def describe(run: config.Config, data_digest: str) -> dict[str, Any]:
     """Return everything that the losses of a run depend on, as a flat mapping for its checkpoints."""
     values = run.model_dump(mode="json", include={"seed", "model", "train"})
     train = {key: value for key, value in values["train"].items() if key not in FREE}
-    entries = train["deepspeed"].items()
-    train["deepspeed"] = {key: value for key, value in entries if key not in FREE_DEEPSPEED}
     # Another model may lie there by now.
     if (init := train.pop("init")) is not None:
         train["init"] = weights_digest(init)

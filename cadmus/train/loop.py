@@ -252,13 +252,7 @@ class Training:
                 self.log(f"step {done}: validation loss {loss:.4f}, solved {solved:.1%}")
 
         if self.place.rank == 0:
-            metrics = {"step": done, **metrics, **self.progress}
-            self.metrics.write(metrics)
-            if self.engine.monitor.enabled:
-                # TensorBoard and the like, which take numbers only.
-                numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-                events = [(f"train/{name}", value, done) for name, value in numbers.items()]
-                self.engine.monitor.write_events(events)
+            self.metrics.write({"step": done, **metrics, **self.progress})
         self.display.show(done, metrics["loss"], batch.tokens)
         return stopped > 0
 

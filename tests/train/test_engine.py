@@ -9,7 +9,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cadmus import config
-from cadmus.config import parse_config
 from cadmus.train import engine
 from tests.train import worker
 from tests.train.runs import run_config, train
@@ -54,12 +53,12 @@ def test_one_rank_without_bf16_makes_all_train_in_fp32(monkeypatch):
     assert engine.with_precision(config.Train(steps=1), torch.device("cpu")).precision == "fp32"
 
 
-def test_entries_of_deepspeed_replace_ours():
-    entries = {"zero_optimization": {"stage": 2}, "csv_monitor": {"enabled": True}}
-    values = run_config(recipe="paper", deepspeed=entries)
-    told = engine.deepspeed_config(parse_config(values, "x.yaml").train, 1, 1_000)
-    assert told["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 1_000}
-    assert told["csv_monitor"] == {"enabled": True}
+@pytest.mark.parametrize(
+    ("fields", "stage"), [({}, 0), ({"optimizer": "adam"}, 1), ({"recipe": "paper", "zero_stage": 2}, 2)]
+)
+def test_the_stage_of_zero_follows_the_optimizer(fields, stage):
+    told = engine.deepspeed_config(config.Train(steps=1, **fields), 1, 1_000)
+    assert told["zero_optimization"] == {"stage": stage, "reduce_bucket_size": 1_000}
 
 
 def test_a_rank_sets_its_gpu_before_the_first_collective(two_gpus, monkeypatch):

@@ -1,6 +1,5 @@
 """The training loop: losses, interrupting and resuming."""
 
-import os
 import re
 import shutil
 from itertools import pairwise
@@ -135,23 +134,6 @@ def test_a_run_learns_and_exports_its_metadata(tmp_path):
     assert exported.config.train.learning_rate == 3e-3
     assert exported.config.train.precision in ("bf16", "fp32")
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
-
-
-def test_deepspeeds_monitors_get_the_numbers_of_every_step(tmp_path):
-    monitor = {"csv_monitor": {"enabled": True, "output_path": "csv", "job_name": "run"}}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_in_its_directory)
-        assert train(tmp_path / "run", run_config(deepspeed=monitor)) == 0
-    (written,) = (tmp_path / "run/csv").rglob("*train_loss.csv")
-    rows = [line.split(",") for line in written.read_text().splitlines()[1:]]
-    assert [int(step) for step, _ in rows] == list(range(1, 11))
-    assert [float(loss) for _, loss in rows] == pytest.approx(losses(tmp_path / "run"))
-
-
-def _train_in_its_directory(directory: Path, data_digest: str) -> None:
-    """As worker.train; paths in train.deepspeed are relative to the working directory."""
-    os.chdir(directory)
-    worker.train(directory, data_digest)
 
 
 def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path):

@@ -1,4 +1,4 @@
-"""ZeRO on two ranks: all stages give the same weights, with offload too, and resume from one another."""
+"""ZeRO on two ranks: all stages give the same weights, and resume from one another."""
 
 import shutil
 from functools import cache
@@ -10,20 +10,8 @@ from cadmus.train.paths import find_checkpoints
 from tests.train.runs import assert_same_model, losses, run_config, train_ranks
 from tests.train.worker import Interrupt
 
-ZERO = {
-    "1": {"stage": 1},
-    "2": {"stage": 2},
-    "3": {"stage": 3},
-    "2-offload": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
-    "3-offload": {
-        "stage": 3,
-        "offload_optimizer": {"device": "cpu"},
-        "offload_param": {"device": "cpu"},
-    },
-}
 
-
-def zero_config(name: str, **deepspeed) -> dict:
+def zero_config(stage: int) -> dict:
     return run_config(
         recipe="paper",
         learning_rate=1e-3,
@@ -31,7 +19,7 @@ def zero_config(name: str, **deepspeed) -> dict:
         steps=4,
         checkpoint_every=2,
         ranks=2,
-        deepspeed={"zero_optimization": ZERO[name], **deepspeed},
+        zero_stage=stage,
     )
 
 
@@ -39,7 +27,7 @@ def zero_config(name: str, **deepspeed) -> dict:
 def whole(tmp_path_factory):
     """An uninterrupted training at stage 1."""
     directory = tmp_path_factory.mktemp("whole")
-    assert train_ranks(directory, zero_config("1")) == 0
+    assert train_ranks(directory, zero_config(1)) == 0
     return directory
 
 
@@ -48,16 +36,16 @@ def killed(tmp_path_factory):
     """A function that returns a training that was killed one step after its only checkpoint."""
 
     @cache
-    def make(name):
-        directory = tmp_path_factory.mktemp(name)
-        assert train_ranks(directory, zero_config(name), interrupt=Interrupt(3, SIGKILL)) == -SIGKILL
+    def make(stage):
+        directory = tmp_path_factory.mktemp(f"stage{stage}")
+        assert train_ranks(directory, zero_config(stage), interrupt=Interrupt(3, SIGKILL)) == -SIGKILL
         assert [path.name for path in find_checkpoints(directory / "checkpoints")] == ["step-00000002"]
         return directory
 
     return make
 
 
-@pytest.mark.parametrize(("before", "after"), [*((name, name) for name in ZERO), ("1", "3"), ("3", "1")])
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (3, 3), (1, 3), (3, 1)])
 def test_a_killed_training_resumes_to_the_weights_of_stage_1(tmp_path, whole, killed, before, after):
     resumed = tmp_path / "resumed"
     shutil.copytree(killed(before), resumed)
