@@ -35,7 +35,6 @@ help:
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIGFILE)$(SET:%= --set %) > /dev/null
-	@$(BIN)/cadmus plan $(CONFIGFILE)$(SET:%= --set %) --here
 	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE)$(if $(SET), --config set="$(SET)")
 
 # Three processes, as tests wait for servers and for processes that start; more would only import more. Tests of a file

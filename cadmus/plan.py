@@ -10,13 +10,11 @@ few tokens per step a GPU waits for its host, which launches kernels for steps �
 1000 seconds. Reinforcement also samples, one token after another: each of its steps takes up to max_length ·
 layers · sampling_ms_per_layer / 1000 seconds more.
 
-Torch is imported only to measure this machine, and numba only to sample: Snakemake imports this module.
+Torch is not imported, and numba only to sample: Snakemake imports this module.
 """
 
 import functools
-import math
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,11 +24,11 @@ from pydantic import Field
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
 from cadmus.config.fields import Above0, NonNegative, positive_or
-from cadmus.config.study import Run, StudyRuns
+from cadmus.config.study import StudyRuns
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, parameter_count, training_flops
-from cadmus.tools import cores, progress, seed_of
+from cadmus.tools import progress, seed_of
 from cadmus.train.paths import KEPT_CHECKPOINTS, snapshot_steps
 
 DEVICES = TABLES / "devices.yaml"
@@ -49,14 +47,6 @@ TOKENS_PER_PROGRAM = 20
 """For memory, which is asked for before anything is sampled."""
 BYTES_PER_PROGRAM = 30
 """Host memory of a training program in each rank."""
-CORE_TERAFLOPS = 0.11
-"""Rate of fp32 matrix products of one core, to which the seconds of experiments and of programs belong."""
-SHARD_SECONDS, PROGRAM_SECONDS = 5, 5e-6
-"""Of one core: to start the job of a shard; to sample, write and read a program."""
-DRAWING_SECONDS = 100
-"""Of one core: all figures and tables, and the card."""
-QUICK_PARAMETERS, QUICK_PROGRAMS = 793_344, 2_000
-"""Of the model of ``quick``, without the embedding; of its experiment ``completions``, of each template."""
 CORES = 2
 """Cores of a training without GPUs, for the estimate of its memory."""
 
@@ -160,52 +150,6 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
             if not train.indivisible(count)
         ],
     }
-
-
-def on_this_machine(
-    runs: Sequence[Run], seconds: float, estimates: list[Estimate]
-) -> tuple[dict[str, float], int, float]:
-    """Return the seconds here of the parts of runs, the cores, and the FLOPs per second of a matrix product.
-
-    The trainings, which have ``estimates``, take the time of the device whose peak rate is nearest, times the
-    ratio of the rates. ``seconds`` are those of the experiments in ``quick``, on :data:`CORE_TERAFLOPS`. All
-    is right within a factor of about two.
-    """
-    import torch
-
-    from cadmus.model.rate import dtype_of, matmul_rate
-
-    cpu, accelerator = torch.device("cpu"), torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rate = matmul_rate(accelerator, dtype_of(runs[0].config.train.precision, accelerator))
-    table = read_model(DEVICES, Devices)
-    peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
-    same_kind = [name for name, device in table.items() if ("ranks" in device.counts) == (accelerator != cpu)]
-    nearest = min(same_kind or table, key=lambda name: abs(math.log(peaks[name] / rate)))
-    hours = min(estimate.hours for estimate in estimates if estimate.device == nearest)
-
-    count = cores()
-    slower = CORE_TERAFLOPS * 1e12 * count / matmul_rate(cpu, torch.float32)
-    sampled = [
-        shard for run in {run.dataset: run.config for run in runs}.values() for shard in list_shards(run)
-    ]
-    evaluated = {run.evaluation: run.config for run in runs}.values()
-    asking = DRAWING_SECONDS + sum(seconds * _work(run) for run in evaluated)
-    parts = {
-        "sampling": slower * sum(SHARD_SECONDS + PROGRAM_SECONDS * shard.rows for shard in sampled) / count,
-        "training": hours * 3600 * peaks[nearest] / rate,
-        # Two at a time.
-        "experiments and figures": slower * asking / min(count, 2),
-    }
-    return parts, count, rate
-
-
-def _work(run: Config) -> float:
-    """Return how much more the experiments of a run are than those of ``quick``.
-
-    Half of their time is in its model, and grows with its size.
-    """
-    size = (parameter_count(run.model) - embedding_count(run.model)) / QUICK_PARAMETERS
-    return run.evaluate.completions.programs / QUICK_PROGRAMS * (1 + size) / 2
 
 
 def training_memory(config: Config, gpus: int, cores: int, programs: int) -> int:

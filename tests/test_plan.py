@@ -10,23 +10,12 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus.config import TEMPLATES, Model, load_config, parse_config
-from cadmus.config.study import Run, load_study
+from cadmus.config.study import load_study
 from cadmus.dataset.sampler import sample
-from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
-from cadmus.plan import (
-    CORE_TERAFLOPS,
-    DRAWING_SECONDS,
-    PROGRAM_SECONDS,
-    SHARD_SECONDS,
-    average_program,
-    checkpoint_bytes,
-    on_this_machine,
-    plan,
-    plan_study,
-)
+from cadmus.plan import average_program, checkpoint_bytes, plan, plan_study
 from tests.checkout import ROOT
 from tests.commands import invoke
 from tests.config.tiny import TINY, tiny
@@ -242,46 +231,3 @@ def test_docs_quote_the_published_plan():
         if each["device"] == "H100"
     ]
     assert f"at most {sum(published['disk_bytes'].values()) / 1e9:.0f} GB of disk" in page
-
-
-@pytest.fixture
-def slow_machine(monkeypatch):
-    """Make this machine one of two cores without bf16, half as fast as the one of the table."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("cadmus.model.rate.has_bf16", lambda device: False)
-    monkeypatch.setattr("cadmus.model.rate.matmul_rate", lambda device, dtype: 0.107e12 / 2)
-    monkeypatch.setattr("cadmus.plan.cores", lambda: 2)
-
-
-def test_the_time_here_follows_the_rate_of_this_machine(slow_machine):
-    run = load_config(ROOT / "config/quick.yaml")
-    estimates = plan(run)["estimates"]
-    hours = {each.device: each.hours for each in estimates}
-    runs = [Run("", 0, run, "quick", "quick", "quick")]
-    parts, count, rate = on_this_machine(runs, 500.0, estimates)
-    assert parts["training"] == pytest.approx(2 * 3600 * hours["2 CPU cores without bf16"])
-    assert (count, rate) == (2, 0.107e12 / 2)
-    slower = CORE_TERAFLOPS / (0.107 / 4)
-    # Nine training shards, and one job for the others of each split.
-    sampling = sum(SHARD_SECONDS + PROGRAM_SECONDS * shard.rows for shard in list_shards(run))
-    assert parts["sampling"] == pytest.approx(slower * sampling / 2)
-    assert parts["experiments and figures"] == pytest.approx(slower * (DRAWING_SECONDS + 500) / 2, rel=0.01)
-    # A larger model takes longer, fewer programs less.
-    large = run.model_copy(update={"model": run.model.model_copy(update={"layers": 8})})
-    more = on_this_machine([Run("", 0, large, "", "", "")], 500.0, estimates)[0]
-    assert more["experiments and figures"] > parts["experiments and figures"]
-    # Of a study, what several runs share counts once.
-    again = on_this_machine(2 * runs, 500.0, estimates)[0]
-    assert again == parts
-
-
-def test_a_slow_machine_is_told_of_a_smaller_config(slow_machine):
-    time, hint = shown("quick", "--here").splitlines()
-    assert re.fullmatch(
-        r"quick: about \d+ min on this machine with 2 cores and 0\.05 TFLOP/s in matrix products: "
-        r"sampling [\d.]+ \w+, training [\d.]+ min, experiments and figures [\d.]+ min",
-        time,
-    )
-    assert "make run CONFIG=first" in hint
-    assert len(shown("first", "--here").splitlines()) == 1
-    assert shown(STUDIES[0], "--here").startswith("scaling: about ")

@@ -10,8 +10,8 @@ from tqdm import tqdm
 
 from cadmus.cli.options import CONFIG, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
-from cadmus.config.study import Run, is_study, load_study
-from cadmus.plan import Estimate, on_this_machine, plan_study
+from cadmus.config.study import is_study, load_study
+from cadmus.plan import Estimate, plan_study
 from cadmus.plan import plan as plan_run
 from cadmus.tables import counted
 
@@ -21,9 +21,8 @@ _short = tqdm.format_sizeof
 @click.command()
 @click.argument("config", type=CONFIG)
 @changes_option
-@click.option("--here", is_flag=True, help="How long all of the run takes on this machine, in two lines.")
 @json_option
-def plan(config: Path, changes: dict[str, Any], here: bool, as_json: bool) -> None:
+def plan(config: Path, changes: dict[str, Any], as_json: bool) -> None:
     """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,
@@ -37,22 +36,10 @@ def plan(config: Path, changes: dict[str, Any], here: bool, as_json: bool) -> No
       cadmus plan laptop
       cadmus plan paper --json
     """
-    study = load_study(config, changes) if is_study(config) else None
-    runs = study.runs if study else (Run("", 0, load_config(config, changes), "", "", ""),)
-    planned = plan_study(study) if study else plan_run(runs[0].config)
-    if here:
-        from cadmus import experiments  # it imports Polars
-
-        names = study.study.experiments if study else experiments.asking(runs[0].config.model)
-        seconds = sum(experiments.get(name).seconds for name in names)
-        parts, count, rate = on_this_machine(runs, seconds, planned["estimates"])
-        machine = f"{counted(count, 'core')} and {rate / 1e12:,.2f} TFLOP/s in matrix products"
-        total = _time(sum(parts.values()) / 3600)
-        listed = ", ".join(f"{name} {_time(seconds / 3600)}" for name, seconds in parts.items())
-        echo(f"{planned['name']}: about {total} on this machine with {machine}: {listed}")
-        if rate < 0.2e12 and planned["name"] != "first":
-            echo("  config `first` is smaller: its first pictures take minutes, `make run CONFIG=first`")
-        return
+    if is_study(config):
+        planned = plan_study(load_study(config, changes))
+    else:
+        planned = plan_run(load_config(config, changes))
     if as_json:
         click.echo(json.dumps(planned, indent=2, default=asdict))
         return

@@ -10,7 +10,6 @@ import importlib
 
 from cadmus import plugins
 from cadmus.columns import METRICS, Table
-from cadmus.config import Model
 from cadmus.config.evaluation import EXPERIMENTS
 from cadmus.errors import InputError, suggest
 from cadmus.experiments.experiment import Experiment, Figure
@@ -49,11 +48,6 @@ def get(name: str) -> Experiment:
 def module_of(name: str) -> str:
     """Return the module of the experiment called ``name``, which may be in a lab."""
     return plugins.module_of("EXPERIMENTS", name, __name__)
-
-
-def asking(model: Model) -> list[str]:
-    """Return the experiments that can ask a model of these sizes."""
-    return [name for name in NAMES if get(name).asks(model)]
 
 
 def table(source: str) -> Table:
