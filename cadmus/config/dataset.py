@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cadmus import isa
 from cadmus.config.fields import (
@@ -17,7 +17,6 @@ from cadmus.config.fields import (
     Range,
     Section,
     Value,
-    check_distinct,
     check_order,
     known,
     within,
@@ -253,28 +252,10 @@ class Dataset(Section):
     """rules, by name, that exclude programs from train, validation and test"""
     ood_programs: Count = 2_000
     """programs per template in the ood split"""
-    only: Annotated[list[TemplateName], AfterValidator(check_distinct)] | None = None
-    """templates to sample, the others get `train: 0`; all when null"""
     templates: Templates = Templates()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_out(cls, values: Any) -> Any:
-        # Other types are refused later.
-        if isinstance(values, dict) and isinstance(values.get("only"), list):
-            templates = values.get("templates", {})
-            if isinstance(templates, dict):
-                others = {name: templates.get(name, {}) for name in TEMPLATES if name not in values["only"]}
-                left_out = {name: {**of, "train": 0} for name, of in others.items() if isinstance(of, dict)}
-                return {**values, "templates": {**templates, **left_out}}
-        return values
 
     @model_validator(mode="after")
     def _check(self) -> "Dataset":
-        for name in self.only or ():
-            if not getattr(self.templates, name).train:
-                problem = f"{name} has no train programs"
-                raise ValueError(f"only: {problem}; set dataset.templates.{name}.train, or leave it out")
         most = max(self.validation, self.test, *(getattr(self.templates, name).train for name in TEMPLATES))
         if most > MOST_SHARDS * self.shard_size:
             problem = f"{self.shard_size} splits {most} programs into more than {MOST_SHARDS} shards"
@@ -282,8 +263,7 @@ class Dataset(Section):
         return self
 
     def unused(self) -> Collection[str]:
-        # Templates that `only` leaves out have no programs.
-        return ("only",) if self.ood else ("only", "ood_programs")
+        return () if self.ood else ("ood_programs",)
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ REMOVED: dict[str, tuple[Any, str, str]] = {
     "train.deepspeed": ({}, "settings of DeepSpeed except train.zero_stage", "03c97771"),
     "train.keep_checkpoints": (2, "other number of checkpoints", "97f6e2c2"),
     "reinforcement.temperature": (1.0, "other temperatures of reinforcement", "97f6e2c2"),
+    "dataset.only": (None, "list of templates (set dataset.templates.NAME.train: 0 for others)", "c0a963c0"),
 }
 """Fields that are gone: the value of an unused one, what it was, and a commit that has it.
 

@@ -56,6 +56,7 @@ def test_an_invalid_file_gives_one_line(tmp_path, text, message):
         ("train.reinforcement.reward", "solved", "value"),
         ("model.mixer", "attention", "torch.nn:Linear"),
         ("train.deepspeed", {}, {"zero_optimization": {"stage": 2}}),
+        ("dataset.only", None, ["equality"]),
     ],
 )
 def test_fields_that_are_gone_are_refused_if_in_use(field, unused, used):
