@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 
 from cadmus import config, store
@@ -42,24 +41,10 @@ class RunPaths:
     snapshots: Path | None = None
 
     def check(self) -> None:
-        """Check before a training that its files are apart, and that metrics replace nothing but metrics."""
-        partial = self.partial()
-        named = {"checkpoints": self.checkpoints, "export": self.export, "metrics": self.metrics}
-        named["partial metrics"] = partial.metrics
-        if self.snapshots is not None and partial.snapshots is not None:
-            named |= {"snapshots": self.snapshots, "partial snapshots": partial.snapshots}
-        # Two names of one file, by a link, are one file.
-        real = {name: Path(os.path.realpath(path)) for name, path in named.items()}
-        for one, other in combinations(real, 2):
-            if real[one] == real[other]:
-                raise InputError(f"{named[one]}: for {one} and {other}; choose another path for one of them")
-        for name, path in real.items():
-            if real["export"] in path.parents:
-                problem = f"{name} inside the directory of the export, {self.export}"
-                raise InputError(f"{named[name]}: {problem}; choose another path")
+        """Check before a training that metrics replace nothing but metrics."""
         if self.metrics.suffix != ".jsonl":
             raise InputError(f"{self.metrics}: the file of metrics must end in .jsonl")
-        for path in (self.metrics, partial.metrics):
+        for path in (self.metrics, self.partial().metrics):
             check_metrics(path)
 
     def partial(self) -> "RunPaths":

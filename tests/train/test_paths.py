@@ -11,10 +11,10 @@ from cadmus import config, store
 from cadmus.columns import NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
-from cadmus.model.export import check_snapshots, read_metadata, save_export
+from cadmus.model.export import read_metadata, save_export
 from cadmus.train.paths import LOCK, RunPaths, find_snapshots, remove_checkpoints, snapshot_steps, step_path
 from tests.commands import unfinished
-from tests.model.models import SIZES, random_model
+from tests.model.models import random_model
 from tests.train.runs import run_config, train
 
 LOSSES = Table({"loss": NUMBER})
@@ -53,24 +53,15 @@ def test_publishing_seals_the_metrics_and_removes_the_checkpoints(paths):
     assert [path.name for path in (paths.snapshots / "step-00000001").iterdir()] == ["thesis.tex"]
 
 
-def test_what_is_not_of_a_training_is_not_replaced(tmp_path, paths):
+def test_a_file_that_is_not_of_metrics_is_not_replaced(paths):
     paths.check()
-    partial = paths.partial()
-    for path in (paths.metrics, partial.metrics):
+    for path in (paths.metrics, paths.partial().metrics):
         path.write_text("My notes.\n")
         with pytest.raises(
             InputError, match=rf"{path.name}: is not a file of metrics, and metrics would replace it; move it"
         ):
             paths.check()
         path.unlink()
-    (partial.snapshots / "step-00000002/meta.json").unlink()
-    run = {**run_config(), "name": "b", "model": SIZES.model_dump()}
-    save_export(random_model(), partial.snapshots / "step-00000002", {"config": run})
-    check_snapshots(partial.snapshots, "b")
-    with pytest.raises(
-        InputError, match=r"step-00000002: a snapshot of the run b, which a would replace; move"
-    ):
-        check_snapshots(partial.snapshots, "a")
 
 
 def test_a_readme_of_the_user_stays(tmp_path):
