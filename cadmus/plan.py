@@ -14,8 +14,7 @@ Torch is not imported, and numba only to sample: Snakemake imports this module.
 """
 
 import functools
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,7 +23,6 @@ from pydantic import Field
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
 from cadmus.config.fields import Above0, NonNegative, positive_or
-from cadmus.config.study import StudyRuns
 from cadmus.dataset.shards import list_shards
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, parameter_count, training_flops
@@ -216,37 +214,3 @@ def _average(seed: int, dataset: Dataset, name: str) -> tuple[float, float]:
     true = short & are_true(programs)
     tokens = programs.lengths[true if true.any() else short]
     return tokens.mean(), causal_pairs(tokens).mean()
-
-
-def plan_study(study: StudyRuns) -> dict[str, Any]:
-    """Estimate a study; what several runs share counts once, and trainings run one after another."""
-    trainings = {run.training: run for run in study.runs}
-    plans = [plan(run.config) for run in trainings.values()]
-    # By their directories in results/.
-    disk: dict[str, int] = {}
-    by_device = defaultdict(list)
-    for run, training in zip(trainings.values(), plans, strict=True):
-        dataset, *others = training["disk_bytes"].values()
-        disk |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
-        for estimate in training["estimates"]:
-            by_device[estimate.device, estimate.count].append(estimate)
-    return {
-        "name": study.name,
-        "variants": len({run.variant for run in study.runs}),
-        "seeds": len(study.study.seeds),
-        "datasets": len({run.dataset for run in study.runs}),
-        "trainings": len(trainings),
-        "experiments": study.study.experiments,
-        "flops": sum(training["flops"] for training in plans),
-        "disk_bytes": sum(disk.values()),
-        "memory_bytes": max(training["memory_bytes"] for training in plans),
-        # A device that some training cannot use has no total.
-        "estimates": [_total(parts) for parts in by_device.values() if len(parts) == len(plans)],
-    }
-
-
-def _total(trainings: list[Estimate]) -> Estimate:
-    hours = sum(training.hours for training in trainings)
-    usd = sum(training.usd for training in trainings)
-    mfu = sum(training.mfu * training.hours for training in trainings) / hours
-    return replace(trainings[0], hours=hours, usd=usd, mfu=mfu)

@@ -1,4 +1,4 @@
-"""Estimates of runs and studies, and ``cadmus plan``."""
+"""Estimates of runs, and ``cadmus plan``."""
 
 import json
 import re
@@ -10,14 +10,13 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus.config import TEMPLATES, Model, load_config, parse_config
-from cadmus.config.study import load_study
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
-from cadmus.plan import average_program, checkpoint_bytes, plan, plan_study
+from cadmus.plan import average_program, checkpoint_bytes, plan
 from tests.checkout import ROOT
-from tests.commands import invoke
+from tests.commands import invoke, refused
 from tests.config.tiny import TINY, tiny
 
 SIZES = [(1, 8, 2, 5), (2, 32, 2, 64), (4, 128, 4, 512), (3, 96, 8, 100)]
@@ -29,7 +28,6 @@ DEVICE = {
     "usd_per_hour": 3,
     "source": "x",
 }
-STUDIES = [ROOT / f"docs/findings/{name}/study.yaml" for name in ("scaling", "order")]
 
 
 def devices_file(directory, **devices):
@@ -205,18 +203,9 @@ def test_the_table_has_all_devices_and_says_what_was_measured():
     assert (dict(basis)["8 × H100"], dict(basis)["2 CPU cores"]) == ("estimate", "measured")
 
 
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_a_study_is_the_sum_of_its_trainings(path):
-    study = load_study(path)
-    planned = plan_study(study)
-    each = [plan(run.config) for run in {run.training: run for run in study.runs}.values()]
-    assert planned["trainings"] == len(each)
-    assert planned["flops"] == pytest.approx(sum(training["flops"] for training in each))
-    hours = sum(hours_of(training, "H100", 1) for training in each)
-    assert hours_of(planned, "H100", 1) == pytest.approx(hours)
-    assert planned["memory_bytes"] == max(training["memory_bytes"] for training in each)
-    assert planned["disk_bytes"] <= sum(sum(training["disk_bytes"].values()) for training in each)
-    assert f"{planned['trainings']} trainings" in shown(path)
+def test_a_study_is_an_error_that_says_what_to_plan():
+    path = ROOT / "docs/findings/order/study.yaml"
+    assert refused("plan", path).startswith(f"{path}: study: describes several runs; plan quick, with its ")
 
 
 def test_docs_quote_the_published_plan():

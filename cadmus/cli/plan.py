@@ -10,8 +10,10 @@ from tqdm import tqdm
 
 from cadmus.cli.options import CONFIG, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
-from cadmus.config.study import is_study, load_study
-from cadmus.plan import Estimate, plan_study
+from cadmus.config.loading import EXTENDS, read_yaml
+from cadmus.config.study import is_study
+from cadmus.errors import InputError
+from cadmus.plan import Estimate
 from cadmus.plan import plan as plan_run
 from cadmus.tables import counted
 
@@ -23,7 +25,7 @@ _short = tqdm.format_sizeof
 @changes_option
 @json_option
 def plan(config: Path, changes: dict[str, Any], as_json: bool) -> None:
-    """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
+    """Estimate compute, time and cost of a run before it starts.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,
     plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of the peak
@@ -37,9 +39,10 @@ def plan(config: Path, changes: dict[str, Any], as_json: bool) -> None:
       cadmus plan paper --json
     """
     if is_study(config):
-        planned = plan_study(load_study(config, changes))
-    else:
-        planned = plan_run(load_config(config, changes))
+        base = read_yaml(config).get(EXTENDS, "a config without `study`")
+        fix = f"plan {base}, with its fields by --set, times the trainings that `cadmus study runs` lists"
+        raise InputError(f"{config}: study: describes several runs; {fix}")
+    planned = plan_run(load_config(config, changes))
     if as_json:
         click.echo(json.dumps(planned, indent=2, default=asdict))
         return
@@ -50,17 +53,6 @@ def plan(config: Path, changes: dict[str, Any], as_json: bool) -> None:
 
 
 def _size(plan: dict[str, Any]) -> dict[str, str]:
-    compute = f"about {plan['flops']:.2g} FLOPs"
-    memory = f"at most {_short(plan['memory_bytes'])}B of the host"
-    if "variants" in plan:
-        counts = {name: plan[f"{name}s"] for name in ("variant", "seed", "dataset", "training")}
-        listed = ", ".join(counted(count, name) for name, count in counts.items())
-        return {
-            "study": f"{plan['name']}: {listed}; {', '.join(plan['experiments'])} on each model",
-            "compute": compute,
-            "disk": f"at most {_short(plan['disk_bytes'])}B",
-            "memory": f"{memory} for each training",
-        }
     sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan["disk_bytes"].items())
     where = "2 CPU cores" if plan["ranks"] == "auto" else counted(plan["gpus"], "GPU")
     return {
@@ -70,9 +62,9 @@ def _size(plan: dict[str, Any]) -> dict[str, str]:
         f"all splits about {_short(plan['dataset_bytes'])}B in {plan['shards']} shards",
         "training": f"{plan['steps']:,} steps of {plan['batch_size']:,} programs, about "
         f"{_short(plan['trained_tokens'])} tokens, {plan['epochs']:.2f} epochs",
-        "compute": compute,
+        "compute": f"about {plan['flops']:.2g} FLOPs",
         "disk": f"at most {_short(sum(plan['disk_bytes'].values()))}B: {sizes}",
-        "memory": f"{memory}, training on {where}",
+        "memory": f"at most {_short(plan['memory_bytes'])}B of the host, training on {where}",
         "GPU": f"about {_short(plan['gpu_memory_bytes'])}B of each, if it trains there",
     }
 
