@@ -28,6 +28,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,9 @@ class MetricsFile:
             raise RankLocalError(f"cannot write {self._path}: {error.strerror}") from None
 
     def close(self) -> None:
-        self._file.close()
+        # A line that could not be written is still in the buffer, and fails again.
+        with suppress(OSError):
+            self._file.close()
 
 
 class Display:

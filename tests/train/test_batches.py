@@ -15,6 +15,7 @@ from cadmus.programs import Programs, Samples
 from cadmus.train import NO_TARGET
 from cadmus.train.loader import Prefetcher, deal
 from cadmus.train.objectives import make_loader
+from cadmus.train.order import Order
 from cadmus.train.packing import Drawn, Supervision, pack, pack_batch
 from cadmus.train.ranks import Place
 from tests.model.models import random_programs
@@ -38,7 +39,7 @@ def test_a_step_with_rewards_trains_on_the_first_of_its_programs():
         assert batch.programs == programs
         # As many micro-batches as in any other step.
         assert len(batch.micro_batches) == 2
-        drawn = some.order.draw(step, 16)
+        drawn = Order(training_set, 3).draw(step, 16)
         lengths = training_set.programs.lengths[drawn[:programs]]
         assert batch.tokens == lengths.sum()
     assert small(**values, **fewer).train.programs == 2 * 16 + 2 * 4

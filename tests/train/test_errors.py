@@ -2,7 +2,6 @@
 
 import functools
 import resource
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,9 +91,9 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
     assert len(losses(tmp_path)) == 10
 
 
-def test_a_full_temporary_directory_ends_the_run(tmp_path):
+def test_metrics_that_cannot_be_written_end_the_run(tmp_path):
     error = error_of(tmp_path, run_config(), functools.partial(_train_with_small_files, 1 << 10))
-    assert error == f"cannot write {Path(tempfile.gettempdir(), 'training programs')}: File too large"
+    assert error == f"cannot write {tmp_path / 'metrics.jsonl'}: File too large"
 
 
 def _train_with_small_files(limit: int, directory: Path, data_digest: str) -> None:
