@@ -58,17 +58,16 @@ def choose(
     decided = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
     # The instruction before the comparator, whose state decides it; without one, the last.
     answering = np.where(decided, end - 2, end - 1)
-    may_donate = decided | ~learned if settings.donors == "all" else decided
-    donors = answering[may_donate & known[answering]]
+    donors = answering[(decided | ~learned) & known[answering]]
     states = answering[decided & known[answering]]
     states = states[rng.random(len(states)) < settings.fraction]
     # Half of the states stay where they are, so that the model sees both.
     shift = rng.uniform(-settings.shift, settings.shift, len(states)) * (rng.random(len(states)) < 0.5)
-    donors = rng.choice(donors, len(states)) if settings.exchange and len(states) else states
+    donors = rng.choice(donors, len(states))
     return Exchange(*map(torch.from_numpy, (states, donors, shift.astype(np.float32))))
 
 
-def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, exchange: Exchange) -> Tensor:
+def exchanged(x_RLD: Tensor, weight_CD: Tensor, exchange: Exchange) -> Tensor:
     """Return the output of a block with the states exchanged; they keep their norm.
 
     ``weight_CD`` reads the variable of the normalized output. A shift moves what the first direction reads
@@ -77,9 +76,6 @@ def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: InterchangeTraining, e
     x_TD = x_RLD.flatten(0, 1)
     # The directions are learned by their labels alone.
     weight_CD = weight_CD.detach().float()
-    if settings.directions == "random":
-        fixed = torch.Generator().manual_seed(0)
-        weight_CD = torch.randn(weight_CD.shape, generator=fixed).to(weight_CD.device)
     basis_DC = torch.linalg.qr(weight_CD.T)[0]
 
     def split(n_KD: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,17 +98,15 @@ class Exchanges(Supervision):
     """Chooses the states of a micro-batch that are exchanged, after state supervision has labeled them."""
 
     def __init__(self, run: config.Config, seed: int) -> None:
-        self._settings, self._seed, self._steps = InterchangeTraining.below(run.train), seed, run.train.steps
+        self._settings, self._seed = InterchangeTraining.below(run.train), seed
         self._column = list(run.train.state_labels.numbers()).index(INTERCHANGED[0])
 
     def annotate(self, tokens: Tokens) -> None:
-        drawn, settings = tokens.drawn, self._settings
-        if not settings.start <= drawn.step / self._steps < settings.stop:
-            return
+        drawn = tokens.drawn
         rng = generator(self._seed, "interchange", drawn.step, drawn.micro_batch)
         # The difference exists where the second number does.
         known = ~np.isnan(tokens.columns[NUMBER_LABELS][1][:, self._column])
-        chosen = choose(rng, drawn.programs, drawn.targets > 0, known, settings)
+        chosen = choose(rng, drawn.programs, drawn.targets > 0, known, self._settings)
         index = torch.from_numpy(tokens.index)
         tokens.extras[EXCHANGE] = Exchange(index[chosen.states], index[chosen.donors], chosen.shift)
 
@@ -126,12 +120,10 @@ class Interchange(Objective):
 
     @classmethod
     def edit(cls, run: config.Config) -> BlockEdit:
-        settings = InterchangeTraining.below(run.train)
-
         def change(layer: int, x_RLD: Tensor, heads: Mapping[str, Head], exchange: Exchange) -> Tensor:
             # What reads the variable.
             head = heads["pair"]
-            return exchanged(x_RLD, head.weight, settings, exchange) if layer == head.layer else x_RLD
+            return exchanged(x_RLD, head.weight, exchange) if layer == head.layer else x_RLD
 
         return BlockEdit(EXCHANGE, change)
 

@@ -1,8 +1,8 @@
 """The sections of the lab numbers."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from cadmus.config.fields import Fraction, NonNegative, Section
 
@@ -52,25 +52,9 @@ class InterchangeTraining(Section):
     """fraction of the states that are exchanged; 0 trains without"""
     shift: NonNegative = 60.0
     """in half of the states, both numbers of a comparison are moved together, by at most this"""
-    exchange: bool = True
-    """without it, states are moved alone: a control"""
-    donors: Literal["all", "compared"] = "all"
-    """states to exchange with, or without those of label-only programs: a control"""
-    directions: Literal["labels", "random"] = "labels"
-    """what is kept, or as many random directions: a control"""
-    start: Fraction = 0.0
-    """fraction of the steps before the first exchange"""
-    stop: Fraction = 1.0
-    """fraction of the steps up to the last exchange"""
 
     def is_used(self) -> bool:
         return self.fraction > 0
-
-    @model_validator(mode="after")
-    def _check(self) -> "InterchangeTraining":
-        if self.start >= self.stop:
-            raise ValueError(f"start: must be below stop {self.stop:g}, got {self.start:g}")
-        return self
 
     def check(self, run: Any) -> None:
         if not self.fraction:

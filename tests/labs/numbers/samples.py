@@ -14,10 +14,6 @@ REFUSED = {
         "train.interchange_training",
         {"fraction": 0.5},
     ),
-    "interchange_training.start: must be below stop 0.5, got 0.5": (
-        "train.interchange_training",
-        {"start": 0.5, "stop": 0.5},
-    ),
 }
 RUNS = {
     "interchange": {
@@ -25,7 +21,7 @@ RUNS = {
             "state_weight": 1.0,
             "state_labels": {"top_number": 1.0, "second": 1.0, "difference": 1.0},
             "label_only": {"fraction": 0.25},
-            "interchange_training": {"fraction": 1.0, "start": 0.2, "stop": 0.8},
+            "interchange_training": {"fraction": 1.0},
         }
     }
 }

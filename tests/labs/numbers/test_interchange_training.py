@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.labs.numbers.interchange_training import EXCHANGE, Exchange, choose, exchanged
@@ -22,14 +23,14 @@ TEXTS = ["34+7=", "99*81-<", "u1b2b$3=", "\\2*;4f8=", "6f8=\\2+;", "12+3*45-6+"]
 LEARNED = np.array([True] * 5 + [False])
 
 
-def chosen(**settings):
+def chosen():
     """Return the states and donors that may be chosen, as the text up to there, and the shifts."""
     programs = Programs.from_strings(TEXTS)
     known = np.ones(len(programs.data), bool)
     rng = np.random.default_rng(0)
     states, donors, shift = set(), set(), []
     for _ in range(50):
-        exchange = choose(rng, programs, LEARNED, known, InterchangeTraining(fraction=0.9, **settings))
+        exchange = choose(rng, programs, LEARNED, known, InterchangeTraining(fraction=0.9))
         states |= set(exchange.states.tolist())
         donors |= set(exchange.donors.tolist())
         shift += exchange.shift.tolist()
@@ -51,12 +52,6 @@ def test_states_before_a_last_comparator_are_exchanged():
     assert -60 <= shift.min() < -40
 
 
-def test_controls_have_no_other_donors():
-    states, donors, _ = chosen(donors="compared")
-    assert donors == states
-    assert chosen(exchange=False)[1] == states
-
-
 def test_what_is_not_known_is_not_exchanged():
     programs = Programs.from_strings(TEXTS)
     unknown = np.zeros(len(programs.data), bool)
@@ -75,7 +70,7 @@ def test_all_but_what_the_labels_read_is_exchanged():
     x = torch.randn(2, 5, 16, requires_grad=True)
     weight = torch.randn(2, 16)
     states, donors, shift = torch.tensor([1, 7]), torch.tensor([3, 3]), torch.tensor([0.0, 40.0])
-    new = exchanged(x, weight, InterchangeTraining(), Exchange(states, donors, shift))
+    new = exchanged(x, weight, Exchange(states, donors, shift))
     before, after = x.flatten(0, 1), new.flatten(0, 1)
     others = [row for row in range(10) if row not in (1, 7)]
     assert torch.equal(after[others], before[others])
@@ -94,7 +89,7 @@ def test_all_but_what_the_labels_read_is_exchanged():
     (gradient,) = torch.autograd.grad(after[states].square().sum() + found.sum(), x)
     assert not gradient.flatten(0, 1)[3].any()
     # Nor does the rest of a state, but for the norm of the whole.
-    itself = exchanged(x, weight, InterchangeTraining(), Exchange(states, states, torch.zeros(2)))
+    itself = exchanged(x, weight, Exchange(states, states, torch.zeros(2)))
     rest_of_own = (own[0] - own[0] @ basis @ basis.T).detach()
     (gradient,) = torch.autograd.grad(itself.flatten(0, 1)[1] @ rest_of_own, x)
     expected = (rest_of_own @ rest_of_own) * own[0] / 16
@@ -144,11 +139,13 @@ def test_label_only_programs_have_labels_and_no_targets():
     assert all(numbers[packed.segments == segment][[4, 9]].isfinite().all() for segment in only)
 
 
-def test_states_are_exchanged_from_start_to_stop():
-    training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
+def test_a_batch_has_the_states_that_are_exchanged():
+    training_set = Samples(Programs.from_strings(["34+7=", "12+0="]), np.full(2, 4, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
-    between = {"fraction": 1.0, "start": 0.25, "stop": 0.75}
-    run = small(steps=8, batch_size=2, **labels, interchange_training=between)
-    loader = make_loader(run, training_set, 0)
-    exchanged = [EXCHANGE in loader.load(step).micro_batches[0].extras for step in range(8)]
-    assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
+    run = small(batch_size=2, **labels, interchange_training={"fraction": 1.0})
+    (packed,) = make_loader(run, training_set, 0).load(0).micro_batches
+    exchange = packed.extras[EXCHANGE]
+    assert len(exchange.states) == 2
+    # Tokens whose next one is the comparator.
+    assert (packed.targets.flatten()[exchange.states] == isa.TOKEN_ID["="]).all()
+    assert set(exchange.donors.tolist()) <= set(exchange.states.tolist())
