@@ -81,7 +81,7 @@ def train(
 def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     """Check before the work starts that all can be read and written; return the dataset's digest."""
     from cadmus.dataset.manifest import read_manifest
-    from cadmus.model.export import check_export, read_init
+    from cadmus.model.export import check_export, check_snapshots, read_init
 
     manifest = read_manifest(dataset)
     if manifest.config_digest != config.dataset_digest():
@@ -93,6 +93,7 @@ def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     check_writable(paths.metrics)
     for snapshots in filter(None, (paths.snapshots, paths.partial().snapshots)):
         check_writable(snapshots, directory=True)
+        check_snapshots(snapshots, config.name)
     return manifest.digest
 
 

@@ -25,7 +25,7 @@ _short = tqdm.format_sizeof
 @changes_option
 @json_option
 def plan(config: Path, changes: dict[str, Any], as_json: bool) -> None:
-    """Estimate compute, time and cost of a run before it starts.
+    """Estimate compute, time and cost of a run before it starts. CONFIG is of one run, not of a study.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,
     plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of the peak

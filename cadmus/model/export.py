@@ -10,6 +10,7 @@ padded by length, because masking those of the padding token hides the end (docs
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -177,6 +178,20 @@ def check_export(directory: Path | str) -> None:
     # Snakemake deletes an export file by file, but not its card.
     if names - {CARD} and METADATA not in names:
         raise InputError(f"{directory}: not empty and not a model export; choose another directory")
+
+
+def check_snapshots(directory: Path, name: str) -> None:
+    """Check that a directory, in which the run ``name`` replaces snapshots, has none of another run."""
+    for path in sorted(directory.glob(f"step-*/{METADATA}")):
+        # A killed training leaves a part.
+        with suppress(InputError):
+            noted = read_metadata(path.parent).config
+            if noted is not None and noted.name != name:
+                problem = f"a snapshot of the run {noted.name}, which {name} would replace"
+                break
+    else:
+        return
+    raise InputError(f"{path.parent}: {problem}; move it, or choose another directory")
 
 
 def read_metadata(directory: Path | str) -> Metadata:

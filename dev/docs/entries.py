@@ -37,13 +37,11 @@ def add_entry(scores: Path, method: str, root: Path) -> None:
         pl.lit(method).alias("method"),
         *("variable", "programs", *columns),
     )
-    path = root / FOLDER / "entries.csv"
-    if path.exists():
-        # Earlier entries may have scores that are no longer measured.
-        entry = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry], how="diagonal")
-    write_text(path, entry.write_csv())
-    page = root / FOLDER / "README.md"
-    write_text(page, with_generated(page, means(columns, entry)))
+    path, page = (root / FOLDER / name for name in ("entries.csv", "README.md"))
+    # Earlier entries may have scores that are no longer measured.
+    entries = pl.concat([pl.read_csv(path, schema_overrides=entry.schema), entry], how="diagonal")
+    write_text(path, entries.write_csv())
+    write_text(page, with_generated(page, means(columns, entries)))
 
 
 def scoring() -> plugins.Scoring:

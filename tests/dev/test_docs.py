@@ -144,6 +144,8 @@ def test_methods_enter_a_table(tmp_path) -> None:
     path, page = tmp_path / "scores.parquet", tmp_path / FOLDER / "README.md"
     page.parent.mkdir(parents=True)
     page.write_text(f"# Title\n{BEGIN}\n{END}\n")
+    earlier = pl.read_csv(ROOT / FOLDER / "entries.csv")
+    earlier.write_csv(tmp_path / FOLDER / "entries.csv")
     scores.write_parquet(path)
     add_entry(path, "mine | A. Author", tmp_path)
     scores.with_columns(pl.lit(None, pl.Float64).alias(columns[0])).write_parquet(path)
@@ -151,7 +153,7 @@ def test_methods_enter_a_table(tmp_path) -> None:
     text = page.read_text()
     assert f"mine \\| A. Author | 100 | {' | '.join(['0.25'] * len(columns))} |" in text
     assert "another | 100 | – | 0.25" in text
-    assert len(pl.read_csv(tmp_path / FOLDER / "entries.csv")) == 2 * len(variables)
+    assert len(pl.read_csv(tmp_path / FOLDER / "entries.csv")) == len(earlier) + 2 * len(variables)
     for wrong, message in (
         (scores.drop(columns[1]), f"has no column {columns[1]}"),
         (scores[1:], "an entry has one row for each of"),

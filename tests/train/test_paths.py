@@ -11,10 +11,10 @@ from cadmus import config, store
 from cadmus.columns import NUMBER, Table
 from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
-from cadmus.model.export import read_metadata, save_export
+from cadmus.model.export import check_snapshots, read_metadata, save_export
 from cadmus.train.paths import LOCK, RunPaths, find_snapshots, remove_checkpoints, snapshot_steps, step_path
 from tests.commands import unfinished
-from tests.model.models import random_model
+from tests.model.models import SIZES, random_model
 from tests.train.runs import run_config, train
 
 LOSSES = Table({"loss": NUMBER})
@@ -62,6 +62,16 @@ def test_a_file_that_is_not_of_metrics_is_not_replaced(paths):
         ):
             paths.check()
         path.unlink()
+
+
+def test_snapshots_of_another_run_are_not_replaced(tmp_path):
+    run = {**run_config(), "name": "b", "model": SIZES.model_dump()}
+    save_export(random_model(), tmp_path / "step-00000002", {"config": run})
+    check_snapshots(tmp_path, "b")
+    with pytest.raises(
+        InputError, match=r"step-00000002: a snapshot of the run b, which a would replace; move"
+    ):
+        check_snapshots(tmp_path, "a")
 
 
 def test_a_readme_of_the_user_stays(tmp_path):

@@ -68,7 +68,7 @@ class InterchangeTraining(Section):
                 raise ValueError(f"{section}.fraction: {problem}")
 
 
-TRAIN = {"label_only": LabelOnly, "interchange_training": InterchangeTraining}
+TRAIN: dict[str, type[Section]] = {"label_only": LabelOnly, "interchange_training": InterchangeTraining}
 OBJECTIVES = {
     "label_only": lambda run: LabelOnly.below(run.train).fraction > 0,
     "interchange_training": lambda run: InterchangeTraining.below(run.train).fraction > 0,
