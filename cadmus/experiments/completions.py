@@ -86,7 +86,24 @@ def ask(subject: Subject, most: int) -> "list[TaskBatch]":
             f"{subject.dataset}: none of its {subject.config.evaluate.split} programs can be asked a "
             "question; sample more of them, or other templates"
         )
+    _check_added_questions(subject, tasks)
     return tasks
+
+
+def _check_added_questions(subject: Subject, tasks: "list[TaskBatch]") -> None:
+    """Check that programs of added templates solve their questions; tests do so for those of Cadmus."""
+    from cadmus.evaluate.criteria import Completed
+    from cadmus.evaluate.questions import QUESTIONS
+
+    for task in (task for task in tasks if task.name not in QUESTIONS):
+        own = Completed.own(task.programs, task.prompt_length, subject.config.dataset)
+        unsolved = np.flatnonzero(~task.question.solves(own))
+        if len(unsolved):
+            (program,) = task.programs.take(unsolved[:1]).to_strings()
+            raise InputError(
+                f"{subject.dataset}: {task.question.template}: its own completion does not solve "
+                f"{program!r}; give the template a question in cadmus/evaluate/questions.py"
+            )
 
 
 def grade_model(model: Any, tasks: "list[TaskBatch]", dataset: Dataset) -> pl.DataFrame:

@@ -55,7 +55,6 @@ def test_an_invalid_file_gives_one_line(tmp_path, text, message):
         ("dataset.templates.trace", {"train": 0, "written": "steps"}, {"train": 5}),
         ("train.reinforcement.reward", "solved", "value"),
         ("model.mixer", "attention", "torch.nn:Linear"),
-        ("train.interchange_training.start", 0.0, 0.5),
         ("train.deepspeed", {}, {"zero_optimization": {"stage": 2}}),
         ("dataset.only", None, ["equality"]),
     ],

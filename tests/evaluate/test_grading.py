@@ -1,15 +1,20 @@
 """Questions that programs are asked, and grades of completions."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
 
 from cadmus.config import TEMPLATES, Dataset
-from cadmus.evaluate.grading import Policy, grade, tasks_of
+from cadmus.errors import InputError
+from cadmus.evaluate.grading import Policy, TaskBatch, grade, tasks_of
+from cadmus.evaluate.questions import questions_of
 from cadmus.evaluate.statistics.results import METRICS, MODEL, accuracy_by
-from cadmus.experiments.completions import ASKED
+from cadmus.experiments.completions import ASKED, ask
 from cadmus.programs import Programs, Samples
 from tests.evaluate.samples import samples_of
+from tests.experiments.subjects import subject_of
 
 DATASET = Dataset()
 
@@ -123,3 +128,22 @@ def test_random_programs_without_a_fair_prompt_are_not_asked() -> None:
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_no_programs_are_asked_no_question(template: str) -> None:
     assert tasks_of(samples_of(template, prompt_length=[])) == []
+
+
+def test_an_added_template_must_ask_for_a_written_answer(monkeypatch) -> None:
+    """A space ends the prompt."""
+    (question,) = questions_of("modular_sum").values()
+    subject = subject_of(None, -9, 9, {})
+    subject.dataset, subject.test_programs = "dataset", lambda: None
+    for programs, refused in ((("78+5% 0=", "34+ 7="), None), (("78+5% 0=", "34+9 <"), "34+9<")):
+        lengths = np.array([program.index(" ") for program in programs])
+        joined = Programs.from_strings(program.replace(" ", "") for program in programs)
+        tasks = [TaskBatch("modular_sum", question, joined, lengths)]
+        monkeypatch.setattr("cadmus.evaluate.grading.tasks_of", lambda *_, tasks=tasks: tasks)
+        if refused is None:
+            assert ask(subject, 9) == tasks
+        else:
+            with pytest.raises(
+                InputError, match=rf"does not solve '{re.escape(refused)}'; give the template a question"
+            ):
+                ask(subject, 9)

@@ -13,7 +13,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.posterior import posterior
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
-from cadmus.train.objectives import sampler
+from cadmus.train.objectives import reinforcement
 from cadmus.train.objectives.objective import Setting
 from cadmus.train.objectives.reinforcement import COUNTS, Reinforcement, Rollout
 from cadmus.train.ranks import Place
@@ -86,7 +86,7 @@ def written(
     """Return the rollout of the first ``length`` of ``text``, completed by each four of ``texts``."""
     samples = Samples(Programs.from_strings([text] * 3), np.full(3, length))
     writer = Writer(texts, ended)
-    monkeypatch.setattr(sampler, "Cadmus", lambda model: writer)
+    monkeypatch.setattr(reinforcement, "Cadmus", lambda model: writer)
     fields = {"read": lambda templates: [samples], "questions": [question], "prompts": len(texts) // 4}
     return objective_of(**fields, **settings).sample(0), writer
 
@@ -213,7 +213,7 @@ def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monk
     asked = []
     for rank, step in ((0, 0), (0, 0), (0, 1), (1, 0)):
         writer = Writer(["1", "2", "3", "4"])
-        monkeypatch.setattr(sampler, "Cadmus", lambda model, writer=writer: writer)
+        monkeypatch.setattr(reinforcement, "Cadmus", lambda model, writer=writer: writer)
         objective_of(questions=["equality"], rank=rank, ranks=2).sample(step)
         asked.append(writer.prompts)
     assert all(any(text.startswith(prompt) for text in texts) for prompts in asked for prompt in prompts)

@@ -34,13 +34,14 @@ from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
 from cadmus.evaluate.questions import questions_of
 from cadmus.model.flops import causal_pairs, training_flops
-from cadmus.programs import Samples, concat, join
+from cadmus.model.gpt import GPT
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs, Samples, concat, join
 from cadmus.tools import seed_of
 from cadmus.train.data import ReadSplit
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective, Outputs, Setting, forward
 from cadmus.train.objectives.reward import OwnReward
-from cadmus.train.objectives.sampler import Sampler
 from cadmus.train.packing import Drawn, PackedBatch, pack_batch
 
 FEWEST = 1_000
@@ -59,6 +60,26 @@ class Rollout(NamedTuple):
     """int64, shape (questions, len(COUNTS))."""
     flops: float
     """Of sampling and of learning."""
+
+
+class Sampler:
+    """A copy of the model in training, without the layers for state supervision."""
+
+    def __init__(self, setting: Setting) -> None:
+        run, device = setting.run, setting.place.device
+        self._engine = setting.engine
+        # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
+        # to few tokens takes half again as long in bf16.
+        bf16 = device.type == "cuda" and run.train.precision == "bf16"
+        self._model = GPT(run.model).to(device, torch.bfloat16 if bf16 else torch.float32)
+
+    def complete(
+        self, step: int, prompts: Programs, limits: np.ndarray, seed: int
+    ) -> tuple[Programs, np.ndarray]:
+        """Sample a completion of each prompt before a step, counted from 0, and whether it ended."""
+        self._model.load_state_dict(self._engine.module.state_dict(), strict=False)
+        with naming(f"step {step + 1}", "lower the learning rates in the section train"):
+            return Cadmus(self._model).complete(prompts, limits, temperature=1.0, seed=seed)
 
 
 class Reinforcement(Objective):
@@ -144,7 +165,7 @@ class Reinforcement(Objective):
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
         limits = np.minimum(limits, dataset.max_length)
-        completions, ended = self._sampler.complete(step, prompts, limits, temperature=1.0, seed=seed)
+        completions, ended = self._sampler.complete(step, prompts, limits, seed)
         programs = join(prompts, completions)
         # The model may write a test program; learning from it would leak.
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
