@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cadmus.evaluate.prompts.counterfactuals import first_tokens, rightly_answered
-from cadmus.model.inference import Cadmus
+from cadmus.model.inference import Cadmus, one_thread
 from cadmus.programs import Programs
 
 STEPS, BATCH, RATE = 40, 64, 0.02  # of Adam, which learns a subspace
@@ -108,6 +108,7 @@ def exchanged_logits(
     return model.logits_from(x_RLD, layer, pairs.end[rows])
 
 
+@one_thread()  # several round sums otherwise, which the steps amplify
 def learned_basis(model: Cadmus, pairs: Pairs, layer: int, directions: int, rng: torch.Generator) -> Tensor:
     """Learn the directions whose exchange gives the counterfactual answers: shape (D, K)."""
     change_RD = pairs.source[layer] - pairs.base[layer][torch.arange(len(pairs.token)), pairs.token]

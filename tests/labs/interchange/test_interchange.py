@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from cadmus.errors import InputError
 from cadmus.labs.interchange import figure, patching
@@ -43,6 +44,24 @@ def test_a_random_direction_is_not_the_variable():
     found = dict(results.select("method", "accuracy").iter_rows())
     assert found["learned"] > 0.95
     assert found["random"] < 0.8
+
+
+def test_directions_are_learned_by_one_thread(monkeypatch):
+    """Several round sums otherwise: a cluster would have other results than one's own machine."""
+    learning, exchange, before = [], patching.exchanged_logits, torch.get_num_threads()
+
+    def counted(model, pairs, layer, basis, rows=slice(None)):
+        if basis is not None and basis.requires_grad:
+            learning.append(torch.get_num_threads())
+        return exchange(model, pairs, layer, basis, rows)
+
+    monkeypatch.setattr(patching, "exchanged_logits", counted)
+    torch.set_num_threads(2)
+    try:
+        accuracies(Two(), ["top"], directions=1)
+    finally:
+        torch.set_num_threads(before)
+    assert set(learning) == {1}
 
 
 def test_subspaces_are_learned_from_other_pairs_than_they_are_tested_on(monkeypatch):
