@@ -1,6 +1,6 @@
 """Forge sealed files: change what they hold and seal them again, as anyone can.
 
-The seal has no key. It finds damage, not lies, so every value behind it may be anything.
+The seal has no key. It finds damage, not forgery, so a reader can trust no value.
 """
 
 import hashlib

@@ -72,7 +72,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "completions.parquet": results("completions", ".parquet"),
     **{name: lambda directory, name=name, of=of: of(directory / name) for name, (_, of) in OF_LABS.items()},
 }
-"""How a file is read in a directory of all of them, by its path."""
+"""Readers of the files of a directory, by path."""
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ OTHERS = (
     Figure(
         "training_curve",
         "Training loss over all tokens and over the tokens of completions; dark lines are running means. "
-        "Points are programs of the validation split, as many of each template, while training has more "
-        "programs of some. In the shaded steps the model trains by reinforcement.",
+        "Points are programs of the validation split, the same number of each template, while training has "
+        "more programs of some. In the shaded steps the model trains by reinforcement.",
         sources=("metrics",),
         compares=True,
     ),

@@ -1,4 +1,4 @@
-"""How a model completes prompts: a decoder asks it for logits, and a function chooses instructions from them.
+"""Completion of prompts: a decoder asks it for logits, and a function chooses instructions from them.
 
 The decoder of a causal model writes from left to right; a lab may have another one for full attention.
 """

@@ -130,6 +130,15 @@ def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message, mo
     assert message in shown.err
 
 
+def test_a_closed_standard_input_is_one_line() -> None:
+    shell = ["sh", "-c", f"{sys.executable} -m cadmus run - <&-"]
+    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "cadmus: error: standard input: is closed; pipe programs into it, or open it with </dev/null\n"
+    )
+
+
 @pytest.mark.parametrize("variable", ["NUMBA_NUM_THREADS=abc", "POLARS_MAX_THREADS=0", "OMP_NUM_THREADS=1,x"])
 def test_a_number_of_threads_that_is_none_is_one_line(variable):
     name, _, value = variable.partition("=")

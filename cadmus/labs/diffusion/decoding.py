@@ -48,7 +48,7 @@ class Unmasking:
             lengths[rows] = choose(logits.masked_fill(too_long, IMPOSSIBLE), rows)
 
         model.in_batches(predict, prompts.lengths)
-        filled_RC = fill(model, prompts, canvases_of(lengths), lambda logits, rows, _: choose(logits, rows))
+        filled_RC = fill(model, prompts, lengths, lambda logits, rows, _: choose(logits, rows))
         return programs_of(filled_RC), np.ones(len(prompts), np.bool_)
 
     def next_logits(self, model: "Cadmus", prompts: Programs) -> Tensor:
@@ -81,7 +81,7 @@ class Unmasking:
             return truth_RC[rows, positions]
 
         model.in_batches(predict, prompts.lengths)
-        fill(model, prompts, canvases_of(completions.lengths), restore, left=True)
+        fill(model, prompts, completions.lengths, restore, left=True)
         return total
 
 
@@ -103,14 +103,13 @@ def programs_of(tokens_RC: np.ndarray) -> Programs:
 
 
 def fill(
-    model: "Cadmus", prompts: Programs, canvases_RC: np.ndarray, choose: Fill, left: bool = False
+    model: "Cadmus", prompts: Programs, canvas_lengths: np.ndarray, choose: Fill, left: bool = False
 ) -> np.ndarray:
-    """Return canvases, each after its prompt, with their masks replaced, the most certain one first.
+    """Return canvases of some lengths, int64 of shape (n,), with the masks replaced, the most certain first.
 
-    With ``left``, the leftmost one is first.
+    Each follows its prompt. With ``left``, the leftmost mask is first.
     """
-    tokens_RC = canvases_RC.copy()
-    canvas_lengths = (canvases_RC != NOTHING).sum(1)
+    tokens_RC = canvases_of(canvas_lengths)
 
     def compute(rows: np.ndarray) -> None:
         rows = rows[np.argsort(prompts.lengths[rows], kind="stable")]

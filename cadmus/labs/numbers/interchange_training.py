@@ -121,7 +121,7 @@ class Interchange(Objective):
     @classmethod
     def edit(cls, run: config.Config) -> BlockEdit:
         def change(layer: int, x_RLD: Tensor, heads: Mapping[str, Head], exchange: Exchange) -> Tensor:
-            # What reads the variable.
+            # The head that reads the variable.
             head = heads["pair"]
             return exchanged(x_RLD, head.weight, exchange) if layer == head.layer else x_RLD
 

@@ -68,7 +68,7 @@ def test_answer_is_exactly_one_comparator_in_any_form(symbols):
     for comparator, form in itertools.product("<>=", FORMS):
         assert read_answer(form.format(translate(comparator, symbols)), symbols) == comparator, form
     for form in FORMS:
-        assert read_answer(form.format(""), symbols) is None, "form alone is no symbol"
+        assert read_answer(form.format(""), symbols) is None, "a form alone is not a symbol"
         assert read_answer(form.format("!"), symbols) is None
     other = "alternate" if symbols == "normal" else "normal"
     less = translate("<", symbols)

@@ -6,7 +6,7 @@ import torch
 
 from cadmus import isa
 from cadmus.errors import InputError
-from cadmus.labs.diffusion.decoding import canvases_of, fill, programs_of
+from cadmus.labs.diffusion.decoding import fill
 from cadmus.model.gpt import MASK_ID
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
@@ -51,7 +51,7 @@ def test_each_step_replaces_the_most_certain_mask_or_the_leftmost_one(model, lef
         return logits.argmax(-1).numpy()
 
     lengths = [8, 3, 5]
-    filled = fill(Cadmus(model), prompts, canvases_of(np.array(lengths)), choose, left)
+    filled = fill(Cadmus(model), prompts, np.array(lengths), choose, left)
     for row, (prompt, length) in enumerate(zip(prompts.to_strings(), lengths, strict=True)):
         canvas = [MASK_ID] * length
         for place in steps[row]:
@@ -95,15 +95,6 @@ def test_likelihoods_are_those_of_sampling(model):
     # A loss is the mean over the length and the tokens.
     (loss,) = cadmus.completion_losses(Programs.from_strings(["34+7"]), np.array([2]))
     assert loss == pytest.approx(-pair / 3)
-
-
-def test_given_tokens_stay(model):
-    prompts = Programs.from_strings(["34+", "1"])
-    canvases = canvases_of(np.array([4, 2]))
-    canvases[0, 1], canvases[1, 1] = 7, 9
-    filled = fill(Cadmus(model), prompts, canvases, lambda logits, *_: logits.argmax(-1).numpy())
-    assert (filled[0, 1], filled[1, 1]) == (7, 9)
-    assert programs_of(filled).lengths.tolist() == [4, 2]
 
 
 def test_the_next_token_is_a_completion_of_one(model):
