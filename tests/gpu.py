@@ -90,6 +90,15 @@ def test_losses_match_the_cpu(tmp_path: Path, run: str) -> None:
     np.testing.assert_allclose(losses(tmp_path), json.loads(GOLDEN.read_text())[run], rtol=0, atol=FP32_NOISE)
 
 
+def test_graphs_compute_what_steps_do(tmp_path: Path) -> None:
+    train(tmp_path, cuda_graph=True, **RUNS["muon"])
+    expected = json.loads(GOLDEN.read_text())["muon"]
+    np.testing.assert_allclose(losses(tmp_path), expected, rtol=0, atol=FP32_NOISE)
+    # On a CPU, it says that there is no GPU.
+    said = (tmp_path / "log").read_text()
+    assert ("train.cuda_graph" in said) == (GPU.type == "cpu"), said
+
+
 @pytest.mark.parametrize("recipe", ["paper", "fast"])
 def test_bf16_training_resumes(tmp_path: Path, recipe: str) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"

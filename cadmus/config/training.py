@@ -88,6 +88,9 @@ class Train(Section):
     when null, the first of them"""
     compile: bool = True
     """compile the blocks with torch.compile, except in short trainings on a CPU"""
+    cuda_graph: bool = False
+    """on one GPU, with `muon`: launch losses and gradients of a step as one graph, which a small model gains
+    from; not tried on a GPU yet"""
     checkpoint_every: Positive = 250
     """steps between checkpoints; the last two are kept"""
     snapshots: Annotated[Positive, Field(le=1000)] = 9

@@ -28,7 +28,7 @@ from cadmus.train.metrics import Progress
 from cadmus.train.muon import ROW_SQUARES
 from cadmus.train.ranks import on_first_rank
 
-FREE = {"checkpoint_every", "snapshots", "ranks", "micro_batch_size", "zero_stage", "compile"}
+FREE = {"checkpoint_every", "snapshots", "ranks", "micro_batch_size", "zero_stage", "compile", "cuda_graph"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
 sampled completions, which depend on the ranks."""
 

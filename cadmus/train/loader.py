@@ -19,7 +19,7 @@ from cadmus.errors import InputError
 from cadmus.model.flops import attended_pairs
 from cadmus.programs import Samples
 from cadmus.train.order import Order
-from cadmus.train.packing import Drawn, PackedBatch, Supervision, pack_batch
+from cadmus.train.packing import Drawn, PackedBatch, Supervision, fixed_rows, pack_batch
 from cadmus.train.ranks import ALONE, Place
 
 CPU = torch.device("cpu")
@@ -64,6 +64,10 @@ class Loader:
         per_rank = programs // (run.train.micro_batch_size or programs)
         self._micro_batches = place.ranks * per_rank
         self._mine = slice(place.rank * per_rank, (place.rank + 1) * per_rank)
+        self.rows = 0
+        """Of each micro-batch at least, all of them in almost every batch; 0 for as many as it needs."""
+        if run.train.cuda_graph:
+            self.rows = fixed_rows(training_set.programs.lengths, programs // per_rank, run.row_length)
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
@@ -78,7 +82,7 @@ class Loader:
         dealt = deal(np.arange(programs), lengths, self._micro_batches)
         mine = [drawn.take(rows, number) for number, rows in list(enumerate(dealt))[self._mine]]
         return Batch(
-            [pack_batch(part, self._row_length, self._supervisions) for part in mine],
+            [pack_batch(part, self._row_length, self._supervisions, self.rows) for part in mine],
             programs=programs,
             tokens=int(lengths.sum()),
             pairs=int(attended_pairs(self._attention, drawn.prompt_lengths, lengths).sum()),

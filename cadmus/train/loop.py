@@ -9,7 +9,7 @@ losses of the last one are read. A CPU computes at once, so each step is finishe
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,20 +24,22 @@ from cadmus.model.gpt import GPT, attend_to_previous
 from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import cores, seed_of
-from cadmus.train import checkpoint, data, engine, objectives
+from cadmus.train import checkpoint, data, engine, graphs, objectives
 from cadmus.train.compiling import compile_blocks
 from cadmus.train.heads import Head, HeadedGPT
 from cadmus.train.loader import Batch, Prefetcher
 from cadmus.train.metrics import START, Display, MetricsFile, advance
 from cadmus.train.objectives.objective import Objective, Setting, forward
+from cadmus.train.packing import PackedBatch
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import Place, deferred_signals, on_first_rank
 
 if TYPE_CHECKING:
     from cadmus.train.validation import Validation
 
-WORKERS = 4
-"""Processes that prepare batches for a GPU, at most: labels take longer than a step of a small model."""
+WORKERS = 12
+"""Processes that prepare batches for a GPU, at most: labels take longer than a step of a small model, and four
+kept an H200 waiting."""
 
 
 class Launched(NamedTuple):
@@ -147,8 +149,17 @@ class Training:
         setting = Setting(run, place, self.engine, read, seed, log)
         self.objectives = [kind(setting) for kind in kinds]
 
+        # Losses and gradients: one kernel after the other, or all of them at once.
+        self.compute: graphs.Compute = self._compute
+        self.graphed = run.train.cuda_graph
+        if self.graphed and (obstacle := graphs.obstacle(run, place, self.objectives)):
+            self.graphed = False
+            log(f"train.cuda_graph: {obstacle}; kernels are launched one by one")
+        if self.graphed:
+            self.compute = graphs.Graphed(self._compute, self.engine.optimizer.discard, log, loader.rows)
+
         # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
-        workers = min(WORKERS, cores()) if runs_ahead(place.device) else 0
+        workers = min(WORKERS, max(1, cores() - 2)) if runs_ahead(place.device) else 0
         self.batches = Prefetcher(loader.load, range(self.step, run.train.steps), workers, place.device)
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and place.rank == 0:
@@ -165,7 +176,8 @@ class Training:
         self.display = Display(self.step, train.steps, self.log, visible=self.place.rank == 0)
         # Signals wait for the end of a step: all ranks must stop after the same one.
         files = ExitStack()
-        with deferred_signals() as received, self.display.bar, closing(self.batches), files:
+        stream = graphs.stream_of_its_own(self.device) if self.graphed else nullcontext()
+        with deferred_signals() as received, self.display.bar, closing(self.batches), files, stream:
             on_first_rank(lambda: self._open_files(files))
             self.clock = time.perf_counter()
             # The step whose losses have not been read, if there is one.
@@ -204,22 +216,25 @@ class Training:
             objective.start(self.step)
 
         for number, packed in enumerate(batch.micro_batches, start=1):
-            last = number == len(batch.micro_batches)
-            outputs = forward(self.engine, packed)
-            loss = sum(objective.loss(outputs, packed, batch, last) for objective in self.objectives)
-            if last:
+            self.compute(packed, batch)
+            if number == len(batch.micro_batches):
                 # Filled on the device: copying from the host would synchronize a GPU.
                 stopping = torch.full((1,), float(stop), dtype=torch.float64, device=self.device)
-                # One reduction for all ranks, while gradients are computed.
+                # One reduction for all ranks.
                 totals = torch.cat([stopping, *(objective.sums for objective in self.objectives)])
                 reduction = distributed.all_reduce(totals, async_op=True)
-            engine.backward(self.engine, loss)
-            if last:
                 # While gradients are reduced, which the optimizer's step waits for.
                 self.batches.prepare()
             # Except after the last micro-batch, it only counts.
             self.engine.step()
         return Launched(self.step, batch, learning_rate, *copied(totals, reduction))
+
+    def _compute(self, packed: PackedBatch, batch: Batch) -> None:
+        """Compute the losses and the gradients of a micro-batch."""
+        outputs = forward(self.engine, packed)
+        last = packed is batch.micro_batches[-1]
+        loss = sum(objective.loss(outputs, packed, batch, last) for objective in self.objectives)
+        engine.backward(self.engine, loss)
 
     def finish_step(self, launched: Launched) -> bool:
         """Wait for a step and log its metrics; return True if any rank had received a signal.

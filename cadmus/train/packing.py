@@ -17,6 +17,9 @@ from cadmus import isa
 from cadmus.programs import TOKEN_OF_BYTE, Programs
 from cadmus.train import NO_TARGET
 
+TRIALS = 64
+"""Batches that are packed for :func:`fixed_rows`: one in as many needs more rows than all of them."""
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -135,10 +138,13 @@ class PackedBatch:
         return PackedBatch(**{name: moved(value) for name, value in vars(self).items()})
 
 
-def pack_batch(drawn: Drawn, row_length: int, supervisions: Sequence[Supervision] = ()) -> PackedBatch:
-    """Pack programs, the first at the start of their data, into rows."""
+def pack_batch(
+    drawn: Drawn, row_length: int, supervisions: Sequence[Supervision] = (), least_rows: int = 0
+) -> PackedBatch:
+    """Pack programs, the first at the start of their data, into rows, ``least_rows`` or more."""
     programs, lengths = drawn.programs, drawn.programs.lengths
     rows, columns, row_count = pack(lengths, row_length)
+    row_count = max(row_count, least_rows)
     program = np.repeat(np.arange(len(lengths)), lengths)
     position = np.arange(len(program)) - np.repeat(programs.offsets[:-1], lengths)
     token = TOKEN_OF_BYTE[programs.data].astype(np.int64)
@@ -174,6 +180,12 @@ def pack_batch(drawn: Drawn, row_length: int, supervisions: Sequence[Supervision
         columns={name: arrange(*column) for name, column in tokens.columns.items()},
         extras=tokens.extras,
     )
+
+
+def fixed_rows(lengths: np.ndarray, programs: int, row_length: int) -> int:
+    """Return the rows that almost every batch of programs of some lengths needs at most."""
+    rng = np.random.default_rng(0)
+    return max(pack(rng.choice(lengths, programs), row_length)[2] for _ in range(TRIALS))
 
 
 def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:

@@ -46,7 +46,7 @@ HOME, LOCK, CODE, PRINTED = "home", "lock-of-session", "code", "printed.txt"
 
 CONTINUES = "the session continues; give the same command again"
 
-LIMITS = {"environment": 90, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
+LIMITS = {"environment": 90, "correct": 100, "ranks": 400, "rates": 90, "weights": 20}
 """Seconds of the stages; the training gets what they leave."""
 ENDING = 40
 """Seconds before the end at which the training is told to stop, to bring its weights home."""
@@ -58,13 +58,15 @@ MARGIN = 1.03
 """Of the time of a step over the measured one."""
 UNMEASURED_MS = 40.0
 """Time of a step if it was not measured."""
+ALIKE = 0.02
+"""Relative difference of the losses of two measurements."""
 CHECKPOINT_SECONDS = 45
 """Between two checkpoints, whose weights come home in case the session is cut off."""
 GIB = 4
 """Free space that the session needs."""
 KEPT_BYTES = 500_000
 """Of what each process printed."""
-CHECKS = "attention or losses_match or resumes or shipped_model"
+CHECKS = "attention or losses_match or graphs or resumes or shipped_model"
 """Tests of tests/gpu.py; they need no Polars."""
 FATAL = ("losses_match", "shipped_model")
 """Those without which a training would be a waste."""
@@ -356,7 +358,9 @@ def _prepare(session: Session, given: argparse.Namespace, config: Path, dataset:
     start = time.monotonic()
     data = session.popen("data", ["-m", "dev.gpu_session.sampling", str(config), str(dataset)])
     correct(session)
-    rates(session, [config])
+    graphed = _graphed(config)
+    graphed.write_text(json.dumps({**extended, "name": graphed.stem, "train": {"cuda_graph": True}}))
+    rates(session, [config, graphed])
     data.wait(session.left() - STARTING - ENDING)
     session.conclude("data", data.code == 0, data.last_line(), start)
     if data.code:
@@ -461,23 +465,41 @@ def _bring_profile(session: Session, config: Path) -> None:
 
 
 def train(session: Session, config: Path, dataset: Path, most: float | None) -> None:
-    """Train for the time that is left; once more, without compilation, if the training fails."""
-    ms = session.report.get("rates", {}).get(config.stem, {}).get("ms_per_step", UNMEASURED_MS)
-    for compiled in (True, False):
+    """Train for the time that is left; again, without graphs and then without compilation, if it fails."""
+    for settings, ms in _ways(session, config):
         seconds = session.left() - ENDING
         steps = int(1000 * (min(most or seconds, seconds) - STARTING) / (MARGIN * ms))
         if steps < 1:
             raise Stop(f"{session.left():.0f} s are too few to train")
         every = max(1, min(steps, int(1000 * CHECKPOINT_SECONDS / ms)))
         values = json.loads(config.read_text())
-        values["train"] = {"steps": steps, "checkpoint_every": every, "compile": compiled}
+        values["train"] = {"steps": steps, "checkpoint_every": every, **settings}
         config.write_text(json.dumps(values))
         session.note(steps=steps)
-        session.say(f"training {steps} steps of {ms:.1f} ms{'' if compiled else ', not compiled'}")
+        said = ", ".join(f"{name} {value}" for name, value in settings.items())
+        session.say(f"training {steps} steps of {ms:.1f} ms, {said}")
         if _train(session, config, dataset, seconds):
             return
-        ms *= 1.3
-    raise Stop("the training failed twice")
+    raise Stop("the training failed each time")
+
+
+def _ways(session: Session, config: Path) -> list[tuple[dict[str, bool], float]]:
+    """Return the ways to train, settings and the milliseconds of a step, the first one first.
+
+    CUDA graphs, which no GPU has tried yet, are one if they learn the same and take less time.
+    """
+    rates = session.report.get("rates", {})
+    steps, graphs = rates.get(config.stem), rates.get(_graphed(config).stem)
+    ms = steps["ms_per_step"] if steps else UNMEASURED_MS
+    ways = [({"compile": True}, ms), ({"compile": False}, 1.3 * ms)]
+    if steps and graphs and abs(graphs["loss"] / steps["loss"] - 1) < ALIKE and graphs["ms_per_step"] < ms:
+        ways.insert(0, ({"cuda_graph": True}, graphs["ms_per_step"]))
+    return ways
+
+
+def _graphed(config: Path) -> Path:
+    """Return the path of a config with steps as CUDA graphs."""
+    return config.with_stem(f"{config.stem}-graphs")
 
 
 def _train(session: Session, config: Path, dataset: Path, seconds: float) -> bool:

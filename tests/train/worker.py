@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
@@ -12,11 +13,12 @@ import psutil
 from cadmus.config import load_config
 from cadmus.errors import InputError, Interrupted
 from cadmus.programs import Samples
-from cadmus.train import loop
+from cadmus.train import graphs, loop
 from cadmus.train.loop import Launched
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import HOST, RUN_ID, RUN_PREFIX
 from tests.model.models import random_programs
+from tests.train import tape
 
 # Threads cost these tiny models more than they save.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -95,6 +97,22 @@ def train_rank(directory: Path, rank: int, ranks: int, port: int) -> None:
     place |= {"MASTER_ADDR": HOST, "MASTER_PORT": port, RUN_ID: f"{RUN_PREFIX}test"}
     os.environ.update({name: str(value) for name, value in place.items()})
     train(directory)
+
+
+def train_recorded(directory: Path, fail: bool) -> None:
+    """As :func:`train`, with a tape in place of CUDA graphs, which may fail; ``replays`` counts its steps."""
+    replays = []
+
+    def record(compute: Callable[[], None]) -> Callable[[], None]:
+        replay = tape.record(compute)
+        if fail:
+            raise RuntimeError("no memory\nfor graphs")
+        return lambda: replays.append(replay())
+
+    graphs.obstacle = lambda *arguments: None
+    graphs.stream_of_its_own, graphs.record = nullcontext, record
+    train(directory)
+    (directory / "replays").write_text(str(len(replays)))
 
 
 if __name__ == "__main__":

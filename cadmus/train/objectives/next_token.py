@@ -14,6 +14,7 @@ class NextToken(Objective):
 
     names = ("loss", "completion_loss")
     size = 2
+    fixed = True
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
         prompt_weight, losses = self.setting.run.train.prompt_weight, outputs.losses

@@ -74,6 +74,9 @@ class Objective:
     """Of its metrics, which are null at steps for which :meth:`metrics` does not return them."""
     size: int = 0
     """Of :attr:`sums`."""
+    fixed: bool = False
+    """Its loss is the same operations at each step, which only read the batch and its counts, so that a CUDA
+    graph can have them."""
 
     @classmethod
     def supervision(cls, run: config.Config, seed: int) -> Supervision | None:

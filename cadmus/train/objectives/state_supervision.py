@@ -42,6 +42,7 @@ class StateSupervision(Objective):
 
     names = ("state_loss",)
     size = 1
+    fixed = True
 
     @classmethod
     def supervision(cls, run: config.Config, seed: int) -> Supervision:
