@@ -1,4 +1,7 @@
-"""Declared columns of the tables that Cadmus reads: types, bounds, and what holds in every row."""
+"""Declared columns of the tables that Cadmus reads: types, bounds, and what holds in every row.
+
+``docs/columns.md`` says what they mean.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -9,7 +12,7 @@ import polars as pl
 
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
-from cadmus.errors import Defect, InputError
+from cadmus.errors import InputError
 
 MOST_ROWS = 10_000_000
 """Rows of a table that is read; a small file can claim any number."""
@@ -41,14 +44,9 @@ class Column:
     """True if values may be null."""
     optional: bool = False
     """True if the column may be absent; it is then null."""
-    meaning: str = ""
-    """For documents; by default that of its name in :data:`MEANINGS`."""
 
     def or_null(self) -> "Column":
         return replace(self, null=True)
-
-    def means(self, text: str) -> "Column":
-        return replace(self, meaning=text)
 
 
 FLAG = Column(bool)
@@ -75,80 +73,6 @@ LAYER = Column(int, low=0, high=200)
 """A figure has no room for more."""
 
 
-MEANINGS = {
-    "accuracy": "correct over programs; null where nothing was tested",
-    "subject": "what the program is asked about: its expression pair, function, sequence, or text",
-    "balanced": "true in programs whose operators do not tell the comparator",
-    "baseline": "value of the best baseline",
-    "ceiling": "probability that the best possible answer is solved; null for baselines",
-    "completion": "what was written after the prompt, without the end",
-    "config_digest": "digest of the config of the run",
-    "control": "accuracy of a probe fitted to shuffled values",
-    "correct": "right programs",
-    "directory": "the training, in the directory of all results",
-    "ended": "whether the completion ended",
-    "equal": "programs where `=` is predicted",
-    "exact": "whether the completion is that of the test program",
-    "examples": "examples in the prompt",
-    "experiment": "experiment, or `train` for the losses of a training",
-    "fits": "whether the definition fits the examples, or how many samples do; null where that is undefined",
-    "floor": "lowest loss that a learner can have on average; for induction, else NaN",
-    "flops": "FLOPs of the training: until here, of the step, or of all of it",
-    "functions": "different functions that fit the examples",
-    "greater": "programs where `>` is predicted",
-    "greedy": "whether the greedy definition is right on fresh inputs",
-    "greedy_solved": "whether the greedy completion is solved; null for baselines",
-    "high": "upper end of the 95% interval",
-    "hole": "instructions of the hole",
-    "ideal_variation": "total variation of equally many samples of the posterior itself",
-    "in_distribution": "whether training compares such numbers",
-    "inverse_regularization": "inverse strength of the regularization that the validation part chose",
-    "layer": "0 is the embedding, n the output of block n",
-    "less": "programs where `<` is predicted",
-    "linear": "programs that the linear baseline solves; null without training comparisons",
-    "loss": "mean loss per token, in nats",
-    "low": "lower end of the 95% interval",
-    "majority": "accuracy of the most frequent value given the instructions so far",
-    "matmul_rate": "FLOPs per second of matrix products on the machine of the training",
-    "metric": "name of the metric",
-    "n": "programs, or steps of a mean loss",
-    "next_token": "whether the first token is that of the test program",
-    "operators": "programs that the baseline solves that sees no literals; null without training comparisons",
-    "pairs": "programs that the baseline of pairs solves; null without training comparisons",
-    "parameters": "parameters of the model",
-    "policy": "`model`, or the name of a baseline",
-    "prior": "whether the likeliest function is right, without reading the examples",
-    "program": "the test program, without its end",
-    "programs": "programs that were tested; of a training, those trained on",
-    "prompt_length": "instructions of the program that are the prompt",
-    "question": "what the program is asked",
-    "reinforced": "whether the snapshot has trained by reinforcement",
-    "samples": "sampled completions",
-    "seconds": "duration of the step, or of the training",
-    "seed": "`train.seed`",
-    "seen": "whether training has a program about the same thing",
-    "solved": "whether the completion is solved, or how many samples are",
-    "split": "test, or ood for functions that a rule keeps out of training",
-    "step": "training step",
-    "study": "name of the study",
-    "target": "the value that the probe predicts: x or y",
-    "template": "template of the program; in a study, the question or the region of the grid",
-    "token": "position in the program, from 1",
-    "tokens": "tokens: of a completion with its end, or trained on until here",
-    "total_variation": "total variation between the posterior and the samples of the model",
-    "training_programs": "training programs of the template",
-    "value": "value of the metric",
-    "variable": "variable of the machine",
-    "variant": "variant of the study",
-    "verified": "whether the program is true, ended and drops no value, or how many samples are",
-    "voted": "whether the function with the most votes is right on fresh inputs",
-    "votes": "samples that compute the same as the most frequent fitting definition",
-    "x": "value of the first expression",
-    "y": "value of the second expression",
-}
-"""Meanings of columns that several tables have."""
-
-
 def one_of(values: Collection[str]) -> Column:
     return Column(str, values=values)
 
@@ -160,14 +84,6 @@ class Table:
     columns: Mapping[str, Column]
     rules: Mapping[str, pl.Expr] = field(default_factory=dict)
     """Conditions on every row, by `COLUMN: what must be`; null is true."""
-
-    def meanings(self) -> dict[str, str]:
-        """Return what each column means, for documents."""
-        meanings = {name: column.meaning or MEANINGS.get(name, "") for name, column in self.columns.items()}
-        for name, meaning in meanings.items():
-            if not meaning:
-                raise Defect(f'column {name!r} has no meaning; declare it with COLUMN.means("...")')
-        return meanings
 
     @property
     def schema(self) -> pl.Schema:

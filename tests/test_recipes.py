@@ -70,7 +70,6 @@ def test_style_types_and_layers_are_right(copy):
 
 def test_what_is_added_is_described(copy):
     assert "dataset.templates.modular_sum" in (copy / "config/README.md").read_text(encoding="utf-8")
-    assert "absolute difference of X and Y" in (copy / "docs/columns.md").read_text(encoding="utf-8")
     assert "z_weight" in (copy / "workflow/schemas/config.schema.json").read_text(encoding="utf-8")
 
 

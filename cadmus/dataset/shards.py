@@ -38,16 +38,6 @@ SCHEMA = pa.schema(
     ]
 )
 """One row per program; split, template and number are the key; ``program`` has no end ``.``."""
-MEANINGS = {
-    "split": "`train`, `validation`, `test`, or `ood` for what a rule excludes",
-    "template": "the sub-problem",
-    "number": "number of the program among those of its split and template, from 0",
-    "program": "one character per instruction, without the end",
-    "prompt_length": "instructions in the prompt during evaluation; the model completes the rest",
-    "x": "the first compared number; null if the program compares none",
-    "y": "the second compared number",
-}
-
 METADATA_KEY = b"cadmus"
 _FIX = "delete it and sample it again"
 ROW_GROUP = 100_000
@@ -82,17 +72,6 @@ class Shard(NamedTuple):
     def path(self) -> str:
         """The file, relative to the directory of the dataset."""
         return f"{FOLDER}/{self.split}/{self.template}-{self.number:04d}.parquet"
-
-
-def columns() -> list[list[str]]:
-    """Return the name, type, nullability and meaning of each column."""
-    described = []
-    for field in SCHEMA:
-        coded = pa.types.is_dictionary(field.type)
-        stored = f"{field.type.value_type}, as a dictionary" if coded else str(field.type)
-        null = "may be" if field.nullable else "never"
-        described.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
-    return described
 
 
 def list_shards(config: Config) -> list[Shard]:

@@ -19,7 +19,8 @@ ACCURACY = {"accuracy": FRACTION.or_null(), "low": FRACTION.or_null(), "high": F
 """Columns of an accuracy and its 95% interval; null without a program."""
 TOKENS = 11
 """Tokens of a comparison: two expressions of five and the comparator."""
-TOKEN = Column(int, low=1, high=TOKENS, meaning="position in the program, from 1")
+TOKEN = Column(int, low=1, high=TOKENS)
+"""Position in the program."""
 
 
 class Figure(NamedTuple):

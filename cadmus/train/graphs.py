@@ -40,7 +40,7 @@ def obstacle(run: config.Config, place: Place, objectives: list[Objective]) -> s
 @contextmanager
 def stream_of_its_own(device: torch.device) -> Iterator[None]:
     """Launch everything on a stream that can be recorded, which the default one cannot."""
-    stream = torch.cuda.Stream(device)
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         yield

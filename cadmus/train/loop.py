@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from cadmus.train.validation import Validation
 
 WORKERS = 12
-"""Processes that prepare batches for a GPU, at most: labels take longer than a step of a small model, and four
-kept an H200 waiting."""
+"""Processes that prepare batches for a GPU, at most: labels take longer than a step of a small model, and an
+H200 waited for four."""
 
 
 class Launched(NamedTuple):

@@ -1,7 +1,7 @@
 """Write the generated parts of the documents of this checkout.
 
-config                 config/README.md, docs/columns.md, docs/isa.md, the JSON schema, the questions in
-                       docs/grading.md, the plans in docs/index.md
+config                 config/README.md, docs/isa.md, the JSON schema, the questions in docs/grading.md,
+                       the plans in docs/index.md
 run RESULTS            docs/models/NAME, from a finished run; that of flagship is in the README
 study RESULTS          docs/findings/NAME, from a finished study
 snapshots SNAPSHOTS    docs/models/laptop/snapshots, from those of the training of the shipped model

@@ -1,4 +1,4 @@
-"""Generate the reference of configs and columns, the JSON schema, and tables of documents."""
+"""Generate the reference of configs, the JSON schema, and tables of documents."""
 
 import inspect
 import json
@@ -12,16 +12,12 @@ from click.testing import CliRunner
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from cadmus import experiments
 from cadmus.cli.main import cadmus
-from cadmus.columns import Column
 from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
-from cadmus.dataset import shards
 from cadmus.evaluate.questions import definitions
 from cadmus.pages.manual import manual
 from cadmus.store import write_text
-from cadmus.study.results import TABLE
 from cadmus.tables import markdown
 from dev.docs import with_generated
 
@@ -41,20 +37,6 @@ PLANNED = {
     "disk": r"^disk +at most (\S+):",
 }
 """Columns of the table of configs in ``docs/index.md``, and where `cadmus plan` prints them."""
-DATASET = """\
-## dataset
-
-`dataset/data/SPLIT/TEMPLATE-NUMBER.parquet`. The key is `split`, `template` and `number`. Results name a
-program by `template` and `program`, which a split may have twice. This adds the compared numbers to them:
-
-```python
-import polars as pl
-
-results = pl.read_parquet("results/NAME/experiments/completions.parquet")
-programs = pl.read_parquet("results/NAME/dataset/data").cast({"template": pl.String}).filter(split="test")
-joined = results.join(programs.unique(["template", "program"]), on=["template", "program"])
-```
-"""
 EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
 
 
@@ -81,7 +63,6 @@ def documents(root: Path) -> dict[Path, str]:
         readme: with_generated(readme, tables(root)),
         grading: with_generated(grading, markdown(HEADINGS, questions())),
         index: with_generated(index, markdown(["config", *PLANNED], plans())),
-        root / "docs/columns.md": columns(),
         root / "docs/isa.md": manual(),
     }
 
@@ -107,29 +88,6 @@ def plans() -> list[list[str]]:
         [name, *(re.findall(pattern, text, re.MULTILINE)[0] for pattern in PLANNED.values())]
         for name, text in printed.items()
     ]
-
-
-def columns() -> str:
-    """Return a page with a table of the columns of every result file and of the dataset."""
-    files = {
-        **{name: (f"`experiments/{name}.parquet`", experiments.table(name)) for name in experiments.NAMES},
-        "study": ("`study.parquet`", TABLE),
-    }
-    parts = [
-        "# Columns of results and datasets\n\n`python -m dev.docs config` writes this page from their "
-        "declarations. Both are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
-    ]
-    for name, (file, of) in files.items():
-        meanings = of.meanings()
-        rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.columns.items()]
-        parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
-    return "\n".join([*parts, DATASET, markdown(["column", "type", "null", "meaning"], shards.columns())])
-
-
-def _kind(column: Column) -> str:
-    """Return the name of the type of a column."""
-    named = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    return named[column.type]
 
 
 def tables(root: Path) -> str:

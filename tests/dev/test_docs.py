@@ -1,6 +1,7 @@
 """The generated parts of the documents are current, and are written from results."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import jsonschema
 import polars as pl
 import pytest
 
-from cadmus import store
+from cadmus import experiments, store
 from cadmus.config import load_config
 from cadmus.config.study import load_study
+from cadmus.dataset.shards import SCHEMA
 from cadmus.plan import plan
 from cadmus.study.results import TABLE
 from dev.docs import BEGIN, END, with_generated
@@ -29,6 +31,19 @@ RUN = load_config(ROOT / "tests/tiny.yaml")
 def test_configs_are_described() -> None:
     for path, text in documents(ROOT).items():
         assert path.read_text() == text, f"{path.name} is out of date: run `python -m dev.docs config`"
+
+
+def test_the_page_of_columns_is_that_of_the_tables() -> None:
+    page = (ROOT / "docs/columns.md").read_text(encoding="utf-8")
+    tables = {name: experiments.table(name).columns for name in experiments.NAMES} | {"study": TABLE.columns}
+    names = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert len(sections) >= 9
+    # A lab may be absent, and your own experiment need not be there.
+    for name in sections.keys() & tables.keys():
+        columns = re.findall(r"^\| `(\w+)` \| (.*?) \|", sections[name], re.MULTILINE)
+        assert columns == [(key, names[column.type]) for key, column in tables[name].items()]
+    assert re.findall(r"^\| `(\w+)` \|", sections["dataset"], re.MULTILINE) == SCHEMA.names
 
 
 def test_the_results_in_the_readme_are_current() -> None:

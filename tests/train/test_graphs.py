@@ -46,7 +46,9 @@ def test_a_graph_that_cannot_be_recorded_costs_a_line(tmp_path):
 
 def test_without_a_gpu_the_steps_are_ordinary_ones(tmp_path):
     assert train(tmp_path, run_config(cuda_graph=True)) == 0
-    assert "train.cuda_graph: there is no GPU; kernels are launched one by one" in (tmp_path / "log").read_text()
+    assert (
+        "train.cuda_graph: there is no GPU; kernels are launched one by one" in (tmp_path / "log").read_text()
+    )
 
 
 def test_the_tape_keeps_numbers_and_refuses_to_wait():

@@ -84,10 +84,8 @@ EXPERIMENT = Experiment(
     columns={
         "variable": one_of(get_args(Variable)),
         "layer": LAYER,
-        "method": one_of(METHODS).means(
-            "what is exchanged: the whole state, learned directions or random ones"
-        ),
-        "directions": POSITIVE.means("dimensions that are exchanged"),
+        "method": one_of(METHODS),
+        "directions": POSITIVE,
         "programs": COUNT,
         "correct": COUNT,
         **ACCURACY,
