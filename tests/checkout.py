@@ -50,13 +50,16 @@ def copy_whole(directory: Path) -> Path:
     """Copy all that the checks of a checkout read to ``directory`` and return it."""
     for name in ("cadmus", "config", "dev", "docs", "integrations", "models", "tests", "workflow", ".github"):
         copy_folder(name, directory)
-    if (ROOT / ".mypy_cache").is_dir():
-        copy_folder(".mypy_cache", directory)
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "Makefile", "setup.py"):
         shutil.copy(ROOT / name, directory)
     for name in ("requirements.txt", ".gitignore"):
         shutil.copy(ROOT / name, directory)
     return directory
+
+
+def check_types(directory: Path) -> None:
+    """Check the types of the code in ``directory``: of the modules that differ from those of the checkout."""
+    python_in(directory, "-m", "mypy", "--cache-dir", str(ROOT / ".mypy_cache"))
 
 
 def python_in(directory: Path, *command: str) -> str:

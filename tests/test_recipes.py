@@ -13,7 +13,7 @@ import pytest
 from cadmus.vm import reference
 from tests import recipes
 from tests.browsing import browser_page
-from tests.checkout import copy_whole, environment_of, python_in
+from tests.checkout import check_types, copy_whole, environment_of, python_in
 from tests.commands import python
 from tests.explore.test_site import PREPARE, RUN, Quiet
 
@@ -59,13 +59,6 @@ def copy(tmp_path_factory):
     recipes.add_lab(copy)
     python_in(copy, "-m", "dev.docs", "config")
     return copy
-
-
-def test_style_types_and_layers_are_right(copy):
-    python_in(copy, "-m", "ruff", "format", "--check", ".")
-    python_in(copy, "-m", "ruff", "check", ".")
-    python_in(copy, "-c", "from importlinter.cli import lint_imports_command as lint; lint()")
-    python_in(copy, "-m", "mypy")
 
 
 def test_what_is_added_is_described(copy):
@@ -143,3 +136,11 @@ def test_an_instruction_without_a_case_of_the_compiled_vm_is_said():
     done = python("-c", WITHOUT_A_CASE)
     assert done.returncode == 1
     assert "square: no case of the compiled VM; add one to vm/opcodes.py" in done.stderr.splitlines()[-1]
+
+
+def test_style_types_and_layers_are_right(trained):
+    copy, _ = trained
+    python_in(copy, "-m", "ruff", "format", "--check", ".")
+    python_in(copy, "-m", "ruff", "check", ".")
+    python_in(copy, "-c", "from importlinter.cli import lint_imports_command as lint; lint()")
+    check_types(copy)

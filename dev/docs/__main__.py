@@ -18,32 +18,37 @@ python -m dev.docs record results/speedrun/study.parquet docs/records/speedrun.y
 python -m dev.docs entry scores.parquet "edge attribution patching, A. Author"
 """
 
+import argparse
+import importlib
 import inspect
 
-from dev.docs import config, demo, entries, readme, speedrun, study
 from dev.measure import ROOT, parser
 
 KINDS = {
-    "config": config.write,
-    "run": readme.publish,
-    "study": study.publish,
-    "snapshots": demo.publish_snapshots,
-    "demo": demo.publish,
-    "record": speedrun.add_record,
-    "entry": entries.add_entry,
+    "config": "config.write",
+    "run": "readme.publish",
+    "study": "study.publish",
+    "snapshots": "demo.publish_snapshots",
+    "demo": "demo.publish",
+    "record": "speedrun.add_record",
+    "entry": "entries.add_entry",
 }
-"""Functions with the arguments of the command line and, at last, the root of the checkout."""
+"""Functions of this package with the arguments of the command line and, at last, the root of the checkout."""
 
 
 def main() -> None:
     options = parser(__doc__)
-    kinds = options.add_subparsers(dest="kind", required=True)
-    for kind, function in KINDS.items():
-        command = kinds.add_parser(kind)
-        for name, parameter in [*inspect.signature(function).parameters.items()][:-1]:
-            command.add_argument(name, type=parameter.annotation)
-    given = vars(options.parse_args())
-    KINDS[given.pop("kind")](**given, root=ROOT)
+    options.add_argument("kind", choices=KINDS)
+    options.add_argument("arguments", nargs=argparse.REMAINDER)
+    given = options.parse_args()
+    # The others import PyTorch or a browser, which takes seconds.
+    module, name = KINDS[given.kind].split(".")
+    function = getattr(importlib.import_module(f"dev.docs.{module}"), name)
+    own = parser(function.__doc__)
+    own.prog += f" {given.kind}"
+    for name, parameter in [*inspect.signature(function).parameters.items()][:-1]:
+        own.add_argument(name, type=parameter.annotation)
+    function(**vars(own.parse_args(given.arguments)), root=ROOT)
 
 
 if __name__ == "__main__":
