@@ -55,8 +55,8 @@ class Scoring(NamedTuple):
     read: Callable[[Path], Any]
     """Reads what is scored from a file."""
     score: Callable[..., Any]
-    """Returns the scores as a table, of a model, what was read, pairs of programs, directions, a seed and the
-    ``dataset`` of the model."""
+    """Returns the scores as a table, of a model and what was read; ``programs``, ``directions``, ``seed`` and
+    the ``dataset`` of the model are keywords."""
     columns: tuple[str, ...]
     """Columns with scores, besides ``variable`` and ``programs``."""
     variables: tuple[str, ...]

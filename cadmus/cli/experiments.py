@@ -183,7 +183,7 @@ def score(
     model = Cadmus.load(directory, options.usable_device(device))
     config = read_metadata(directory).config
     dataset = None if config is None else config.dataset
-    table = scoring.score(model, read, programs, directions, seed, dataset)
+    table = scoring.score(model, read, programs=programs, directions=directions, seed=seed, dataset=dataset)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
     table = table.select("variable", pl.exclude("variable"))
     shown = [

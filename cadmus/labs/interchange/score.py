@@ -166,15 +166,4 @@ def _readable(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wan
     return float(regression.score(of_test, wanted))
 
 
-def _score(
-    model: Cadmus,
-    features: Mapping[int, Features],
-    programs: int,
-    directions: int,
-    seed: int,
-    dataset: Dataset,
-) -> pl.DataFrame:
-    return score(model, features, (), programs, directions, seed, dataset)
-
-
-SCORING = Scoring(read_features, _score, COLUMNS, tuple(VARIABLES))
+SCORING = Scoring(read_features, score, COLUMNS, tuple(VARIABLES))
