@@ -110,6 +110,8 @@ class Subject:
     """
 
     baselines: Path | None = None
+    exported = True
+    """True if the model is an export, whose digest the results record."""
 
     def __init__(
         self,
@@ -181,27 +183,22 @@ class Subject:
 
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), split."""
-        from cadmus.dataset.manifest import read_manifest
+        digests = {"config_digest": digest(self.config.model_dump())}
+        if self.exported:
+            from cadmus.model.export import weights_digest
 
-        return {
-            "config_digest": digest(self.config.model_dump()),
-            **self.model_metadata(),
-            **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset).digest}),
-            "split": self.config.evaluate.split,
-        }
+            digests["model_digest"] = weights_digest(self.directory)
+        if self.dataset is not None:
+            from cadmus.dataset.manifest import read_manifest
 
-    def model_metadata(self) -> dict[str, str]:
-        """Return the digest of the model."""
-        from cadmus.model.export import weights_digest
-
-        return {"model_digest": weights_digest(self.directory)}
+            digests["data_digest"] = read_manifest(self.dataset).digest
+        return {**digests, "split": self.config.evaluate.split}
 
 
 class DatasetSubject(Subject):
     """The test programs of a dataset, without a model."""
 
+    exported = False
+
     def __init__(self, config: Config, dataset: Path) -> None:
         self.config, self.dataset = config, dataset
-
-    def model_metadata(self) -> dict[str, str]:
-        return {}

@@ -144,14 +144,13 @@ class External:
 class ExternalSubject(Subject):
     """Functions, and the test programs they may be asked about."""
 
+    exported = False
+
     def __init__(self, model: External, config: Config, dataset: Path) -> None:
         self.external, self.config, self.dataset = model, config, dataset
 
     def model(self, directory: Path | None = None) -> External:
         return self.external
-
-    def model_metadata(self) -> dict[str, str]:
-        return {}
 
 
 def _texts(answer: Any, n: int) -> list[str | None]:
