@@ -77,12 +77,11 @@ Devices = Annotated[dict[str, Device], Field(min_length=1)]
 class Estimate:
     """Estimated time, price of all devices and model FLOPs utilization of a training.
 
-    A ``gpu`` has one rank. ``measured`` tells whether the rate of the device was measured.
+    ``measured`` tells whether the rate of the device was measured.
     """
 
     device: str
     count: int
-    gpu: bool
     measured: bool
     hours: float
     usd: float
@@ -183,7 +182,7 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
     usd = seconds / 3600 * count * device.usd_per_hour
     mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
     measured = count == 1 and device.source.startswith("measured:")
-    return Estimate(name, count, "ranks" in device.counts, measured, seconds / 3600, usd, mfu)
+    return Estimate(name, count, measured, seconds / 3600, usd, mfu)
 
 
 @functools.lru_cache(maxsize=1)
