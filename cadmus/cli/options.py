@@ -34,8 +34,6 @@ class _ModelDirectory(click.Path):
             path = find_model(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
-        if not path.exists():
-            self.fail(f"Directory {value!r} does not exist", param, ctx)
         return super().convert(path, param, ctx)
 
 
