@@ -32,14 +32,12 @@ def causal_pairs(tokens: np.ndarray) -> np.ndarray:
     return tokens * (tokens + 1) // 2  # of programs, not of packed rows: attention is within a program
 
 
-def full_pairs(prompts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """As :func:`causal_pairs`, with full attention; a prompt attends to itself alone."""
-    return prompts**2 + (tokens - prompts) * tokens
-
-
 def attended_pairs(attention: str, prompts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Return the pairs of programs of ``tokens`` with an attention of :class:`cadmus.config.Model`."""
-    return causal_pairs(tokens) if attention == "causal" else full_pairs(prompts, tokens)
+    if attention == "causal":
+        return causal_pairs(tokens)
+    # A prompt attends to itself alone.
+    return prompts**2 + (tokens - prompts) * tokens
 
 
 def block_matrices(sizes: Model) -> int:
