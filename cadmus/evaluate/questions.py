@@ -18,8 +18,8 @@ from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
 from cadmus.programs import Programs, Samples
 from cadmus.templates.behavior import DEFINITION, FRESH_INPUTS
-from cadmus.vm.compiled import execute, leave_nan
-from cadmus.vm.verifying import drops, ignores
+from cadmus.vm.compiled import execute, ignore, leave_nan
+from cadmus.vm.verifying import drops
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,8 +102,7 @@ def _first_fair(programs: Programs, row: np.ndarray, length: np.ndarray) -> np.n
     # In rounds, because executing the rest of every prompt takes much longer.
     while len(indices):
         best = indices[np.flatnonzero(np.diff(row[indices], prepend=-1))]
-        tried = programs.take(row[best])
-        fair = ~ignores(tried.prefixes(length[best]), tried.suffixes(length[best]))
+        fair = ~ignore(programs.take(row[best]), length[best])
         chosen.append(best[fair])
         indices = np.setdiff1d(indices[~np.isin(row[indices], row[best[fair]])], best)
     return np.sort(np.concatenate([np.empty(0, np.int64), *chosen]))

@@ -15,20 +15,14 @@ from cadmus.programs import Programs, join
 def verified(prompts: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
     """Tell which of n completions of prompts are verified: bool, shape (n,)."""
     # Numba takes half a second to import, and most commands do not verify.
-    from cadmus.vm.compiled import are_true
+    from cadmus.vm.compiled import are_true, ignore
 
-    rows = np.flatnonzero(ended & ~drops(completions))  # cheap tests first; `ignores` executes many times
+    rows = np.flatnonzero(ended & ~drops(completions))  # cheap tests first; `ignore` executes many times
     rows = rows[are_true(join(prompts.take(rows), completions.take(rows)))]
+    programs = join(prompts.take(rows), completions.take(rows))
     valid = np.zeros(len(ended), np.bool_)
-    valid[rows] = ~ignores(prompts.take(rows), completions.take(rows))
+    valid[rows] = ~ignore(programs, prompts.lengths[rows])
     return valid
-
-
-def ignores(prompts: Programs, completions: Programs) -> np.ndarray:
-    """Tell which completions, all of true programs, ignore a value of their prompt: bool, shape (n,)."""
-    from cadmus.vm.compiled import ignore
-
-    return ignore(join(prompts, completions), prompts.lengths)
 
 
 def drops(completions: Programs) -> np.ndarray:
