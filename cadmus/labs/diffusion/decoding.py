@@ -85,9 +85,8 @@ class Unmasking:
         return total
 
 
-def decoder() -> Unmasking:
-    """Return the decoder of models with full attention."""
-    return Unmasking()
+decoder = Unmasking
+"""That of models with full attention."""
 
 
 def canvases_of(lengths: np.ndarray) -> np.ndarray:
