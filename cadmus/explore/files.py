@@ -53,6 +53,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(SimpleHTTPRequestHandler):
     of_each = headers()
+    # Before the table of the system, which may be wrong for JavaScript.
+    extensions_map = TYPES
 
     def send_head(self) -> Any:
         # All requests come here.
@@ -60,10 +62,6 @@ class _Handler(SimpleHTTPRequestHandler):
             self.send_error(403, "asked by another name than localhost")
             return None
         return super().send_head()
-
-    def guess_type(self, path: Any) -> str:
-        # The default is the table of the system, which may be wrong for JavaScript.
-        return TYPES.get(Path(path).suffix, "application/octet-stream")
 
     def end_headers(self) -> None:
         for name, value in self.of_each.items():

@@ -207,8 +207,9 @@ def test_the_site_is_served_to_this_machine_alone(tmp_path):
     write_site(Cadmus(GPT(SIZES)), "small", None, tmp_path)
     Thread(target=serve, args=(tmp_path, 0, asked.put), daemon=True).start()
     address = asked.get(timeout=PATIENCE)
-    for name in ("", "explore.js?1", "explore.css"):
-        assert urlopen(f"{address}/{name}").read()
+    for name, kind in {"": "text/html", "explore.js?1": "text/javascript", "explore.css": "text/css"}.items():
+        page = urlopen(f"{address}/{name}")
+        assert (page.headers["Content-Type"], len(page.read()) > 0) == (kind, True)
     with pytest.raises(HTTPError, match="403"):
         urlopen(Request(address, headers={"Host": "evil.example"}))
     taken = address.rpartition(":")[2]
