@@ -55,12 +55,11 @@ def explore(
         snapshots = snapshots or SNAPSHOTS
     # PyTorch takes seconds to import.
     from cadmus.explore.files import serve
-    from cadmus.explore.site import check_sizes, write_site
+    from cadmus.explore.site import write_site
     from cadmus.model.export import read_metadata
     from cadmus.model.inference import Cadmus
 
     metadata, name = read_metadata(directory), directory.resolve().name
-    check_sizes(metadata.model, name)
 
     def write(folder: Path) -> None:
         write_site(Cadmus.load(directory), name, metadata.config, folder, snapshots, documentation)

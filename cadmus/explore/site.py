@@ -12,7 +12,7 @@ from typing import Any
 
 from cadmus import isa, store
 from cadmus.api import tasks
-from cadmus.config import LONGEST_PROGRAM, OF_THE_PAPER, TEMPLATES, Config, Dataset, Model
+from cadmus.config import LONGEST_PROGRAM, OF_THE_PAPER, TEMPLATES, Config, Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate import criteria
 from cadmus.evaluate.questions import questions_of, title
@@ -54,7 +54,8 @@ def write_site(
         snapshots: those of its training, for a slider
         documentation: address of the documentation that the page links
     """
-    check_sizes(model.sizes, name)
+    if not model.causal:
+        raise InputError(f"{name}: model.attention: the page runs causal alone, not {model.sizes.attention}")
     present = {file.name for file in directory.iterdir()} if directory.exists() else set()
     others = present - {file.name for file in PAGE.iterdir()}
     if others and DATA not in others:
@@ -93,12 +94,6 @@ def write_site(
     with store.replacing_together() as replaced:
         for file, content in contents.items():
             replaced(directory / file).write_bytes(content)
-
-
-def check_sizes(sizes: Model, name: str) -> None:
-    """Check that the page can run a model of these sizes."""
-    if sizes.attention != "causal":
-        raise InputError(f"{name}: model.attention: the page runs causal alone, not {sizes.attention}")
 
 
 def weights(model: Cadmus) -> bytes:
