@@ -19,7 +19,7 @@ COMPACT_BELOW = 0.5  # of rows unfinished: compacting halves a batch, so all cop
 _PROGRAMS_AT_ONCE = 2_048  # each token has 65 log-probabilities: those of all programs would fill the memory
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Maps logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next token ids,
-int64 of shape (n,)."""
+int64 of shape (n,). Those of an ended program are ignored; batches may call it from several threads."""
 Completions = tuple[Programs, np.ndarray]
 """Without the end, and for each whether it ended: bool, shape (n,)."""
 

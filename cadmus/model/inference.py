@@ -129,7 +129,6 @@ class Cadmus:
         self,
         prompts: Batch,
         max_length: int | np.ndarray | None = None,
-        choose: Choose | None = None,
         *,
         samples: int = 1,
         temperature: float = 0.0,
@@ -142,8 +141,6 @@ class Cadmus:
         Args:
             max_length: maximum number of instructions of prompt and completion together, for all prompts or
                 per prompt, int64 of shape (n,); by default that of the dataset.
-            choose: chooses the next instructions, instead of ``temperature``; answers for a program that has
-                ended are ignored. Batches may call it from several threads at a time.
             samples: completions per prompt; a prompt is computed once for all of them.
             temperature: divisor of the logits; 0 takes the most likely instruction.
             top_p: cumulative probability of the nucleus; instructions outside are never sampled.
@@ -164,10 +161,10 @@ class Cadmus:
             raise ValueError(f"{wanted}; got {samples}, {temperature} and {top_p}")
         copies = np.repeat(np.arange(len(prompts)), samples)  # equal prompts are computed once: start
         prompts, limits = prompts.take(copies), limits[copies]
-        next_token: Choose = choose or greedy
-        if choose is None and temperature:
-            next_token = TokenSampler(len(prompts), temperature, seed, top_p, first)
-        return self.decoder.complete(self, prompts, limits, next_token)
+        choose: Choose = greedy
+        if temperature:
+            choose = TokenSampler(len(prompts), temperature, seed, top_p, first)
+        return self.decoder.complete(self, prompts, limits, choose)
 
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:

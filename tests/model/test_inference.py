@@ -111,7 +111,8 @@ def test_several_samples_of_a_prompt_are_its_copies():
     limits = prompts.lengths + np.arange(6)
     drawn, ended = model.complete(prompts, limits, samples=3, temperature=2.0, top_p=0.95, seed=4)
     copies = np.repeat(np.arange(6), 3)
-    expected = model.complete(prompts.take(copies), limits[copies], TokenSampler(18, 2.0, 4, 0.95))
+    sampler = TokenSampler(18, 2.0, 4, 0.95)
+    expected = model.decoder.complete(model, prompts.take(copies), limits[copies], sampler)
     assert drawn.to_strings() == expected[0].to_strings()
     assert ended.tolist() == expected[1].tolist()
     assert len(set(drawn.to_strings()[15:])) > 1
