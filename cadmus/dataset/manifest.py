@@ -1,7 +1,8 @@
 """The manifest, which has the contents of a dataset and proves its splits disjoint, and reading by it.
 
 Every program is executed and hashed again before the manifest seals the shards. One hash decides the split of
-a program (:mod:`cadmus.dataset.splits`), so programs that all hash to their split are in no other.
+a program (:mod:`cadmus.dataset.splits`), so programs that all hash to their split are in no other; only test
+and ood have the same hashes, and one template may draw in test what a rule excludes of another.
 """
 
 import functools
@@ -10,7 +11,6 @@ import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -108,7 +108,6 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
             by_shard[file["split"], file["template"]].append(hashed)
         distinct = dict(zip(by_shard, pool.map(_distinct, by_shard.values()), strict=True))
     rules = _describe_rules(config, directory, files)
-    pairs = combinations(config.dataset.splits, 2)
     manifest = {
         "name": config.name,
         "digest": digest([[file["file"], file["sha256"]] for file in files]),
@@ -118,8 +117,6 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "dataset": config.dataset.model_dump(),
         "splits": _describe(distinct, files, config.dataset.splits),
         **({"ood": rules} if rules else {}),
-        # Proved by the hashes. One template may draw in test what a rule excludes of another.
-        "shared_between_splits": {" and ".join(pair): 0 for pair in pairs if pair != ("test", OOD)},
         "files": files,
     }
     store.write_json(directory / NAME, "dataset", manifest)
