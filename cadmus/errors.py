@@ -1,6 +1,7 @@
 """The kinds of errors that Cadmus distinguishes, and the errors of libraries in one line."""
 
 import difflib
+import os
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,9 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
     except CadmusError:
         raise
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}{fix}") from None
+        # Arrow's own text has the path again.
+        reason = os.strerror(error.errno) if error.errno else error
+        raise InputError(f"cannot read {path}: {reason}{fix}") from None
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
         raise InputError(f"{path}: not readable ({reason}){fix}") from None

@@ -220,19 +220,9 @@ def digest_of(path: Path) -> str:
 
 def check_digest(path: Path, digest: str, kind: str) -> None:
     """Check a file against the digest in the header of its directory."""
-    check_readable(path)
     with reading(path):
         if digest_of(path) != digest:
             raise _damaged(path, kind)
-
-
-def check_readable(path: Path | str) -> None:
-    """Check that a file exists, and is one: a FIFO would let its reader wait for ever."""
-    path = Path(path)
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if not path.is_file():
-        raise InputError(f"{path}: not a regular file")
 
 
 def _header(kind: str) -> dict[str, Any]:
@@ -249,7 +239,6 @@ def _write(path: Path | str, data: bytes) -> None:
 
 
 def _read(path: Path | str) -> bytes:
-    check_readable(path)
     with reading(path):
         return Path(path).read_bytes()
 

@@ -22,7 +22,7 @@ from cadmus.config.fields import Count
 from cadmus.errors import InputError, reading
 from cadmus.programs import Programs, Samples
 from cadmus.records import Record
-from cadmus.store import check_readable, replacing
+from cadmus.store import replacing
 
 FOLDER = "data"
 """Folder of the shards in the directory of a dataset. It has no other files, which many readers refuse."""
@@ -161,7 +161,6 @@ def read_shard(
 ) -> tuple[Metadata, pa.Table]:
     """Read a shard that no manifest seals yet: its metadata, some columns or all."""
     path = directory / shard.path
-    check_readable(path)
     with reading(path, _FIX), pq.ParquetFile(path) as file:
         if not file.schema_arrow.equals(SCHEMA):
             raise ValueError("other columns than a shard's")

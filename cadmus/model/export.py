@@ -237,7 +237,6 @@ def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
 
 
 def _read_foreign(path: Path) -> dict[str, Any]:
-    store.check_readable(path)
     with reading(path, _FIX):
         return dict(json.loads(path.read_bytes()))
 
@@ -245,8 +244,8 @@ def _read_foreign(path: Path) -> dict[str, Any]:
 def weights_digest(directory: Path | str) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of an export's weights, which identify it in results."""
     path = Path(directory) / WEIGHTS
-    store.check_readable(path)
-    return store.digest_of(path)[:16]
+    with reading(path, _FIX):
+        return store.digest_of(path)[:16]
 
 
 def read_init(run: Config) -> Metadata | None:
@@ -271,7 +270,6 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
     path = Path(directory) / WEIGHTS
     if metadata.cadmus:
         store.check_digest(path, metadata.cadmus.files[WEIGHTS], "model")
-    store.check_readable(path)
     with reading(path, _FIX):
         tensors = load_file(path)
     # Without memory, as sizes that the weights do not have could take all of it.

@@ -70,7 +70,6 @@ class MetricsFile:
         self._path = path
         lines = []
         if step:
-            store.check_readable(path)
             with reading(path, "delete the checkpoints to start again"):
                 lines = path.read_text(encoding="utf-8").splitlines()[:step]
                 steps = [json.loads(line)["step"] for line in lines]

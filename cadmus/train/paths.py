@@ -166,7 +166,6 @@ def check_metrics(path: Path) -> None:
     """Check that a file that metrics will replace has metrics, or nothing."""
     if not path.exists():
         return
-    store.check_readable(path)
     with reading(path), path.open(encoding="utf-8") as file:
         first = file.readline(MOST_CHARACTERS)
     try:

@@ -114,7 +114,7 @@ def test_the_version_has_that_of_the_instruction_set() -> None:
         (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),
         (
             ["figure", "grid_regions", "--results", "docs/resutls/quick/grid_regions.csv", "--output", "x"],
-            "docs/resutls/quick/grid_regions.csv: no such file",
+            "cannot read docs/resutls/quick/grid_regions.csv: No such file or directory",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_earlier_shards_must_be_valid(copy):
     with pytest.raises(InputError, match=r"less_greater-0000\.parquet: .*not readable.*delete it"):
         write_shard(CONFIG, copy, "less_greater", "train", 1)
     path.unlink()
-    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: no such file"):
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: No such file or directory"):
         write_shard(CONFIG, copy, "less_greater", "train", 1)
     write_shard(CONFIG.model_copy(update={"seed": 2}), copy, "less_greater", "train", 0)
     with pytest.raises(InputError, match=r"less_greater-0000\.parquet: sampled with another seed"):

@@ -109,7 +109,7 @@ def _edit_weights(directory, change):
     [
         (shutil.rmtree, "is not a model export"),
         (lambda d: (d / "config.json").write_text("{"), "not readable"),
-        (lambda d: (d / "model.safetensors").unlink(), "no such file"),
+        (lambda d: (d / "model.safetensors").unlink(), "No such file or directory"),
         (lambda d: (d / "model.safetensors").write_bytes(b""), "not readable"),
         (lambda d: _edit_weights(d, torch.Tensor.int), "has type torch.int32, not a type of floats"),
         (lambda d: _edit_config(d, num_hidden_layers=100, hidden_size=99_840), "missing tensor"),

@@ -171,7 +171,8 @@ def test_a_pipe_for_metrics_is_one_line(run):
     (run / "metrics.jsonl").unlink()
     os.mkfifo(run / "metrics.jsonl")
     assert train(run, TWO_STEPS) == 2
-    assert (run / "error").read_text() == f"{run / 'metrics.jsonl'}: not a regular file"
+    problem = "not a regular file; delete the checkpoints to start again"
+    assert (run / "error").read_text() == f"{run / 'metrics.jsonl'}: {problem}"
 
 
 def test_a_directory_without_metadata_is_no_checkpoint(tmp_path, one_rank):

@@ -27,7 +27,6 @@ from cadmus.evaluate.prompts.counterfactuals import VARIABLES, counterfactuals
 from cadmus.labs.interchange.patching import Pairs, attributions, counterfactual_answers, pairs_of, subspaces
 from cadmus.model.inference import Cadmus
 from cadmus.plugins import Scoring
-from cadmus.store import check_readable
 from cadmus.tools import progress, seed_of
 
 COLUMNS = "readable", "correlation", "matched", "interchange", "attributed", "learned", "random"
@@ -55,7 +54,6 @@ def read_features(path: Path) -> dict[int, Features]:
     ``layer.N.decoder``, shape (F, D), has the directions, which are otherwise those of ``layer.N``. Layer 0
     is the embedding.
     """
-    check_readable(path)
     with reading(path, "give a safetensors file"):
         tensors = load_file(path)
     for name, tensor in tensors.items():
