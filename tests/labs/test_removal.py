@@ -10,7 +10,7 @@ from tests.checkout import ROOT, check_types, copy_whole, python_in
 
 TESTS = (
     *("tests/config", "tests/figures/test_figures.py", "tests/train/test_batches.py"),
-    *("tests/train/test_objectives.py", "tests/evaluate/test_questions.py", "tests/study/test_study.py"),
+    *("tests/train/test_objectives.py", "tests/study/test_study.py"),
 )
 REMOVE = """
 from pathlib import Path
