@@ -2,8 +2,8 @@
 
 A small model launches a thousand kernels in a step, which takes its host longer than the GPU computes them. A
 graph is recorded once and launches all of them together. It always reads and writes the same memory, in the
-same shapes: so batches are padded to one number of rows (:func:`cadmus.train.packing.fixed_rows`) and copied
-to where the recorded one lies, and the counts of a batch, numbers elsewhere, are tensors here.
+same shapes: so batches are padded to one number of rows (:class:`cadmus.train.loader.Loader`) and copied to
+where the recorded one lies, and the counts of a batch, numbers elsewhere, are tensors here.
 
 Losses and gradients are in it. The optimizer is not: the host launches it while they are computed.
 """

@@ -19,10 +19,12 @@ from cadmus.errors import InputError
 from cadmus.model.flops import attended_pairs
 from cadmus.programs import Samples
 from cadmus.train.order import Order
-from cadmus.train.packing import Drawn, PackedBatch, Supervision, fixed_rows, pack_batch
+from cadmus.train.packing import Drawn, PackedBatch, Supervision, pack, pack_batch
 from cadmus.train.ranks import ALONE, Place
 
 CPU = torch.device("cpu")
+TRIALS = 64
+"""Batches whose rows are counted: one in as many of the others needs more than all of them."""
 
 
 class Batch(NamedTuple):
@@ -65,19 +67,13 @@ class Loader:
         self._micro_batches = place.ranks * per_rank
         self._mine = slice(place.rank * per_rank, (place.rank + 1) * per_rank)
         self.rows = 0
-        """Of each micro-batch at least, all of them in almost every batch; 0 for as many as it needs."""
-        if run.train.cuda_graph:
-            self.rows = fixed_rows(training_set.programs.lengths, programs // per_rank, run.row_length)
+        """Least number of rows of a batch, which almost all of them then have."""
+        if run.train.cuda_graph and self._micro_batches == 1:
+            self.rows = max(self._needed_rows(step) for step in range(TRIALS))
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
-        programs, batch_size = self._train.programs_of(step), self._train.batch_size
-        rows = self._order.draw(step, batch_size - self._added(batch_size))
-        # A step with fewer trains on the first of those that it would have.
-        rows = rows[: programs - self._added(programs)]
-        drawn = Drawn.of(self._programs.take(rows), self._prompt_lengths[rows], step)
-        for supervision in self._supervisions:
-            drawn = supervision.draw(drawn)
+        drawn, programs = self._draw(step), self._train.programs_of(step)
         lengths = drawn.programs.lengths
         dealt = deal(np.arange(programs), lengths, self._micro_batches)
         mine = [drawn.take(rows, number) for number, rows in list(enumerate(dealt))[self._mine]]
@@ -89,6 +85,21 @@ class Loader:
             targets=int(drawn.targets.sum()),
             completion_targets=int(drawn.completion_targets.sum()),
         )
+
+    def _draw(self, step: int) -> Drawn:
+        """Return the programs of a step."""
+        programs, batch_size = self._train.programs_of(step), self._train.batch_size
+        rows = self._order.draw(step, batch_size - self._added(batch_size))
+        # A step with fewer trains on the first of those that it would have.
+        rows = rows[: programs - self._added(programs)]
+        drawn = Drawn.of(self._programs.take(rows), self._prompt_lengths[rows], step)
+        for supervision in self._supervisions:
+            drawn = supervision.draw(drawn)
+        return drawn
+
+    def _needed_rows(self, step: int) -> int:
+        _, _, rows = pack(self._draw(step).programs.lengths, self._row_length)
+        return rows
 
     def _added(self, programs: int) -> int:
         """Return how many of the programs of a step its supervision adds."""

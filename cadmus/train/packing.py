@@ -17,9 +17,6 @@ from cadmus import isa
 from cadmus.programs import TOKEN_OF_BYTE, Programs
 from cadmus.train import NO_TARGET
 
-TRIALS = 64
-"""Batches that are packed for :func:`fixed_rows`: one in as many needs more rows than all of them."""
-
 
 @dataclass(frozen=True)
 class Drawn:
@@ -180,12 +177,6 @@ def pack_batch(
         columns={name: arrange(*column) for name, column in tokens.columns.items()},
         extras=tokens.extras,
     )
-
-
-def fixed_rows(lengths: np.ndarray, programs: int, row_length: int) -> int:
-    """Return the rows that almost every batch of programs of some lengths needs at most."""
-    rng = np.random.default_rng(0)
-    return max(pack(rng.choice(lengths, programs), row_length)[2] for _ in range(TRIALS))
 
 
 def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:

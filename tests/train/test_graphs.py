@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from cadmus.config import parse_config
+from cadmus.programs import Samples
 from cadmus.train import NO_TARGET
-from cadmus.train.packing import Drawn, fixed_rows, pack_batch
+from cadmus.train.objectives import make_loader
 from tests.model.models import random_programs
 from tests.train import worker
 from tests.train.runs import PROCESSES, assert_same_model, finish, losses, run_config, train, write_config
@@ -62,15 +64,16 @@ def test_the_tape_keeps_numbers_and_refuses_to_wait():
         record(lambda: tensor.item())
 
 
-def test_almost_every_batch_fits_the_fixed_rows():
+def test_almost_every_batch_has_the_rows_of_the_loader():
     programs = random_programs(5000, 4, 60)
-    rows = fixed_rows(programs.lengths, 200, 64)
-    rng = np.random.default_rng(0)
-    batches = [programs.take(rng.choice(len(programs), 200, replace=False)) for _ in range(100)]
-    packed = [pack_batch(Drawn.of(batch, np.ones(200)), 64, least_rows=rows) for batch in batches]
-    fuller = sum(len(batch.tokens) > rows for batch in packed)
+    training_set = Samples(programs, programs.lengths)
+    values = run_config(batch_size=200, cuda_graph=True)
+    values["dataset"]["max_length"] = 63
+    loader = make_loader(parse_config(values, "test"), training_set, 0)
+    packed = [loader.load(step).micro_batches[0] for step in range(100, 200)]
+    fuller = sum(len(batch.tokens) > loader.rows for batch in packed)
     assert fuller <= 6
-    assert sum(len(batch.tokens) == rows for batch in packed) == 100 - fuller
+    assert sum(len(batch.tokens) == loader.rows for batch in packed) == 100 - fuller
     # Rows that are added are padding alone.
     added = [batch for batch in packed if (batch.segments[-1] == -1).all()]
     assert len(added) > 80

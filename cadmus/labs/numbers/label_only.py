@@ -71,6 +71,8 @@ class LabelOnlyPairs(Supervision):
 class LabelOnlyPrograms(Objective):
     """Only adds programs; state supervision learns from them."""
 
+    fixed = True
+
     @classmethod
     def supervision(cls, run: config.Config, seed: int) -> Supervision | None:
         pairs = LabelOnlyPairs(run, seed)
