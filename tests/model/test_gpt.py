@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 
 from cadmus import config
 from cadmus.model.gpt import GPT, IMPLEMENTATIONS, attend_to_previous
@@ -55,6 +54,9 @@ def test_attention_implementations_are_equal():
 @pytest.mark.parametrize("attend", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
 def test_all_blocks_and_row_counts_share_one_compiled_graph(attend):
     torch._dynamo.reset()
+    # It takes seconds, which tests in other processes need not pay.
+    from torch._dynamo.utils import counters
+
     counters.clear()
     model, compiled = random_model(), random_model()
     model.attend = compiled.attend = attend
