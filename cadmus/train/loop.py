@@ -159,7 +159,8 @@ class Training:
             self.compute = graphs.Graphed(self._compute, self.engine.optimizer.discard, log, loader.rows)
 
         # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
-        workers = min(WORKERS, max(1, cores() - 2)) if runs_ahead(place.device) else 0
+        spare = max(1, cores() // place.ranks - 1)
+        workers = min(WORKERS, spare) if runs_ahead(place.device) else 0
         self.batches = Prefetcher(loader.load, range(self.step, run.train.steps), workers, place.device)
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and place.rank == 0:
