@@ -23,9 +23,10 @@ TIMED = {"benchmarks", "logs"}
 """Directories of a run whose files hold times; only their names are compared."""
 CLOCKS = re.compile(
     rb'"(seconds|tokens_per_second|matmul_rate)": [\d.e+-]+|"(commit|seal)": "\w*"'
-    rb"|[\d.,e+-]+ (s on|tokens/s|FLOP/s)"
+    rb"|[\d.,e+-]+ (s on|tokens/s|FLOP/s)|(?<=made by cadmus card: )\w+"
 )
-"""Parts of JSON files and cards that depend on the moment and speed of a run; the seal changes with them."""
+"""Parts of JSON files and cards that depend on the moment and speed of a run; seal and digest of the card
+change with them."""
 
 
 def copy_folder(name: str, directory: Path) -> None:
