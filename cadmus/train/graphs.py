@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cadmus import config
+from cadmus.errors import InputError
 from cadmus.train.loader import Batch
 from cadmus.train.objectives.objective import Objective
 from cadmus.train.packing import PackedBatch
@@ -42,9 +43,12 @@ def stream_of_its_own(device: torch.device) -> Iterator[None]:
     """Launch everything on a stream that can be recorded, which the default one cannot."""
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        # After an error, a step may still be computed.
+        torch.cuda.current_stream(device).wait_stream(stream)
 
 
 def record(compute: Callable[[], None]) -> Callable[[], None]:
@@ -57,21 +61,16 @@ def record(compute: Callable[[], None]) -> Callable[[], None]:
 
 
 class Graphed:
-    """Computes as ``compute`` does: by a graph, once there is one, what has its shapes.
+    """Computes as ``compute`` does: by a graph, once there is one, the batches of so many ``rows``."""
 
-    If recording fails, ``discard`` removes what it left, ``log`` takes a line, and there will be no graph.
-    """
-
-    def __init__(
-        self, compute: Compute, discard: Callable[[], None], log: Callable[[str], None], rows: int
-    ) -> None:
-        self._compute, self._discard, self._log, self._rows = compute, discard, log, rows
+    def __init__(self, compute: Compute, rows: int) -> None:
+        self._compute, self._rows = compute, rows
         self._left = WARMUP
         self._replay: Callable[[], None] | None = None
 
     def __call__(self, packed: PackedBatch, batch: Batch) -> None:
-        if len(packed.tokens) != self._rows:
-            # A batch of unusually long programs.
+        if len(packed.tokens) != self._rows or packed.extras:
+            # A batch of unusually long programs, or with more than the graph reads.
             self._compute(packed, batch)
             return
         if self._left == 0:
@@ -93,9 +92,10 @@ class Graphed:
         try:
             self._replay = record(lambda: self._compute(packed, counted))
         except RuntimeError as error:
-            self._discard()
-            said = str(error).splitlines()[0]
-            self._log(f"train.cuda_graph: {said}; kernels are launched one by one, which makes steps slower")
+            # This process cannot go on: its allocator and random numbers may still be recording. The end of
+            # the recording has an error of its own, which says less than the first one.
+            said = str(error.__context__ or error).splitlines()[0]
+            raise InputError(f"train.cuda_graph: {said}; set it to false, and start again") from error
 
 
 def _tensors(packed: PackedBatch) -> list[Tensor]:

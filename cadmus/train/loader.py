@@ -66,10 +66,13 @@ class Loader:
         per_rank = programs // (run.train.micro_batch_size or programs)
         self._micro_batches = place.ranks * per_rank
         self._mine = slice(place.rank * per_rank, (place.rank + 1) * per_rank)
-        self.rows = 0
-        """Least number of rows of a batch, which almost all of them then have."""
-        if run.train.cuda_graph and self._micro_batches == 1:
-            self.rows = max(self._needed_rows(step) for step in range(TRIALS))
+        self._least_rows = 0
+
+    def fix_rows(self) -> int:
+        """Give almost all batches one number of rows from now on, and return it; a few need more."""
+        drawn = map(self._draw, range(TRIALS))
+        self._least_rows = max(pack(each.programs.lengths, self._row_length)[2] for each in drawn)
+        return self._least_rows
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
@@ -78,7 +81,7 @@ class Loader:
         dealt = deal(np.arange(programs), lengths, self._micro_batches)
         mine = [drawn.take(rows, number) for number, rows in list(enumerate(dealt))[self._mine]]
         return Batch(
-            [pack_batch(part, self._row_length, self._supervisions, self.rows) for part in mine],
+            [pack_batch(part, self._row_length, self._supervisions, self._least_rows) for part in mine],
             programs=programs,
             tokens=int(lengths.sum()),
             pairs=int(attended_pairs(self._attention, drawn.prompt_lengths, lengths).sum()),
@@ -96,10 +99,6 @@ class Loader:
         for supervision in self._supervisions:
             drawn = supervision.draw(drawn)
         return drawn
-
-    def _needed_rows(self, step: int) -> int:
-        _, _, rows = pack(self._draw(step).programs.lengths, self._row_length)
-        return rows
 
     def _added(self, programs: int) -> int:
         """Return how many of the programs of a step its supervision adds."""

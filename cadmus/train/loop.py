@@ -9,7 +9,7 @@ losses of the last one are read. A CPU computes at once, so each step is finishe
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,7 +90,9 @@ def train(
         except (InputError, Interrupted) as error:
             # All ranks raise these together; after any other error the others may be waiting elsewhere.
             if not isinstance(error, RankLocalError) or place.ranks == 1:
-                engine.stop_process()
+                # A GPU that has failed may not answer.
+                with suppress(RuntimeError):
+                    engine.stop_process()
             raise
         engine.stop_process()
 
@@ -156,7 +158,7 @@ class Training:
             self.graphed = False
             log(f"train.cuda_graph: {obstacle}; kernels are launched one by one")
         if self.graphed:
-            self.compute = graphs.Graphed(self._compute, self.engine.optimizer.discard, log, loader.rows)
+            self.compute = graphs.Graphed(self._compute, loader.fix_rows())
 
         # Workers prepare batches where the loop runs ahead: on a CPU they would take cores from the step.
         spare = max(1, cores() // place.ranks - 1)

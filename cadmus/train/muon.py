@@ -164,12 +164,6 @@ class Muon(torch.optim.Optimizer):
         for parameter in parameters:
             parameter.grad = None
 
-    def discard(self) -> None:
-        """Forget the gradients of a step that was not computed to its end."""
-        self._collected = False
-        for parameter in self._parameters.values():
-            parameter.grad = None
-
     def get_grads_for_reduction(self) -> tuple[list[Tensor], dict[str, Any]]:
         """Add up the gradient over the ranks after the last micro-batch, while the next batch is loaded.
 

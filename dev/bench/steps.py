@@ -117,7 +117,7 @@ def main(directory: Path) -> None:
     checkpoint.save, loop.Training.train_step = timed_save, profiled_step  # type: ignore[assignment]
     paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
     with ExitStack() as alone:
-        loop.train(run, partial(_programs, run), "bench", paths, lambda line: None)
+        loop.train(run, partial(_programs, run), "bench", paths)
     if not is_first():
         return
     records = [json.loads(line) for line in paths.metrics.read_text().splitlines()]

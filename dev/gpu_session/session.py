@@ -58,8 +58,8 @@ MARGIN = 1.03
 """Of the time of a step over the measured one."""
 UNMEASURED_MS = 40.0
 """Time of a step if it was not measured."""
-ALIKE = 0.02
-"""Relative difference of the losses of two measurements."""
+ALIKE, GAIN = 0.02, 0.95
+"""Relative difference of the losses of steps as graphs from those of others, and time of a step, at most."""
 CHECKPOINT_SECONDS = 45
 """Between two checkpoints, whose weights come home in case the session is cut off."""
 GIB = 4
@@ -486,14 +486,17 @@ def train(session: Session, config: Path, dataset: Path, most: float | None) -> 
 def _ways(session: Session, config: Path) -> list[tuple[dict[str, bool], float]]:
     """Return the ways to train, settings and the milliseconds of a step, the first one first.
 
-    CUDA graphs, which no GPU has tried yet, are one if they learn the same and take less time.
+    CUDA graphs, which no GPU has tried yet, are one if they compute the same, learn the same and take less
+    time.
     """
-    rates = session.report.get("rates", {})
+    rates, right = session.report.get("rates", {}), session.report["stages"].get("correct", {}).get("ok")
     steps, graphs = rates.get(config.stem), rates.get(_graphed(config).stem)
     ms = steps["ms_per_step"] if steps else UNMEASURED_MS
     ways = [({"compile": True}, ms), ({"compile": False}, 1.3 * ms)]
-    if steps and graphs and abs(graphs["loss"] / steps["loss"] - 1) < ALIKE and graphs["ms_per_step"] < ms:
-        ways.insert(0, ({"cuda_graph": True}, graphs["ms_per_step"]))
+    if right and steps and graphs:
+        alike = abs(graphs["loss"] / steps["loss"] - 1) < ALIKE
+        if alike and graphs["ms_per_step"] < GAIN * ms:
+            ways.insert(0, ({"cuda_graph": True}, graphs["ms_per_step"]))
     return ways
 
 

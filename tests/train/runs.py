@@ -16,6 +16,8 @@ from tests.train import worker
 from tests.train.worker import Interrupt
 
 # The server imports and compiles once; each training is a fork of it.
+SUPERVISED = {"state_weight": 0.1, "state_labels": {"top": 1, "top_number": 1, "difference": 1}}
+"""Settings of a training with labels of all kinds."""
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.train.preload"])
 

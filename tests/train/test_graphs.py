@@ -10,10 +10,18 @@ from cadmus.train import NO_TARGET
 from cadmus.train.objectives import make_loader
 from tests.model.models import random_programs
 from tests.train import worker
-from tests.train.runs import PROCESSES, assert_same_model, finish, losses, run_config, train, write_config
+from tests.train.runs import (
+    PROCESSES,
+    SUPERVISED,
+    assert_same_model,
+    finish,
+    losses,
+    run_config,
+    train,
+    write_config,
+)
 from tests.train.tape import record
 
-SUPERVISED = {"state_weight": 0.1, "state_labels": {"top": 1, "top_number": 1, "difference": 1}}
 NOISE = 2e-5
 """Absolute difference of losses in fp32: rows of padding, and counts that are tensors."""
 
@@ -37,20 +45,18 @@ def test_graphs_compute_what_steps_do(tmp_path, settings):
     assert 4 < int((tmp_path / "graphs/replays").read_text()) < 8
 
 
-def test_a_graph_that_cannot_be_recorded_costs_a_line(tmp_path):
-    values = run_config(precision="fp32")
-    assert train(tmp_path / "steps", values) == 0
-    values["train"]["cuda_graph"] = True
-    assert train_recorded(tmp_path / "graphs", values, fail=True) == 0
-    assert "train.cuda_graph: no memory" in (tmp_path / "graphs/log").read_text()
-    np.testing.assert_allclose(losses(tmp_path / "graphs"), losses(tmp_path / "steps"), rtol=0, atol=NOISE)
+def test_a_graph_that_cannot_be_recorded_is_one_line(tmp_path):
+    assert train_recorded(tmp_path, run_config(cuda_graph=True), fail=True) == 2
+    expected = "train.cuda_graph: no memory; set it to false, and start again"
+    assert (tmp_path / "error").read_text() == expected
 
 
 def test_without_a_gpu_the_steps_are_ordinary_ones(tmp_path):
-    assert train(tmp_path, run_config(cuda_graph=True)) == 0
-    assert (
-        "train.cuda_graph: there is no GPU; kernels are launched one by one" in (tmp_path / "log").read_text()
-    )
+    for graphs in (False, True):
+        assert train(tmp_path / str(graphs), run_config(cuda_graph=graphs)) == 0
+    assert losses(tmp_path / "True") == losses(tmp_path / "False")
+    said = "train.cuda_graph: there is no GPU; kernels are launched one by one"
+    assert said in (tmp_path / "True/log").read_text()
 
 
 def test_the_tape_keeps_numbers_and_refuses_to_wait():
@@ -67,13 +73,14 @@ def test_the_tape_keeps_numbers_and_refuses_to_wait():
 def test_almost_every_batch_has_the_rows_of_the_loader():
     programs = random_programs(5000, 4, 60)
     training_set = Samples(programs, programs.lengths)
-    values = run_config(batch_size=200, cuda_graph=True)
+    values = run_config(batch_size=200)
     values["dataset"]["max_length"] = 63
     loader = make_loader(parse_config(values, "test"), training_set, 0)
+    rows = loader.fix_rows()
     packed = [loader.load(step).micro_batches[0] for step in range(100, 200)]
-    fuller = sum(len(batch.tokens) > loader.rows for batch in packed)
+    fuller = sum(len(batch.tokens) > rows for batch in packed)
     assert fuller <= 6
-    assert sum(len(batch.tokens) == loader.rows for batch in packed) == 100 - fuller
+    assert sum(len(batch.tokens) == rows for batch in packed) == 100 - fuller
     # Rows that are added are padding alone.
     added = [batch for batch in packed if (batch.segments[-1] == -1).all()]
     assert len(added) > 80
