@@ -97,7 +97,7 @@ def test_graphs_compute_what_steps_do(tmp_path: Path) -> None:
         train(folder, cuda_graph=graphs, **SUPERVISED, **RUNS["muon"])
         found.append([[step[name] for name in ("loss", "state_loss")] for step in metrics(folder)])
     np.testing.assert_allclose(*found, rtol=0, atol=FP32_NOISE)
-    # On a CPU, it says that there is no GPU.
+    # On a CPU, it says that it needs a GPU.
     said = (folder / "log").read_text()
     assert ("train.cuda_graph" in said) == (GPU.type == "cpu"), said
 

@@ -3,7 +3,7 @@
 A small model launches a thousand kernels in a step, which takes its host longer than the GPU computes them. A
 graph is recorded once and launches all of them together. It always reads and writes the same memory, in the
 same shapes: so batches are padded to one number of rows (:class:`cadmus.train.loader.Loader`) and copied to
-where the recorded one lies, and the counts of a batch, numbers elsewhere, are tensors here.
+the memory of the recorded one, and the counts of a batch, numbers elsewhere, are tensors here.
 
 Losses and gradients are in it. The optimizer is not: the host launches it while they are computed.
 """
@@ -31,7 +31,7 @@ def obstacle(run: config.Config, place: Place, objectives: list[Objective]) -> s
     """Return why the steps of a training cannot be a graph, None if they can."""
     train = run.train
     if place.device.type != "cuda":
-        return "there is no GPU"
+        return "it needs a GPU"
     if place.ranks > 1 or train.micro_batch_size not in (None, train.batch_size) or train.optimizer != "muon":
         return "it takes one rank, one micro-batch and the optimizer muon"
     others = [name for name, each in zip(run.objectives, objectives, strict=True) if not each.fixed]

@@ -24,7 +24,7 @@ from cadmus.train.ranks import ALONE, Place
 
 CPU = torch.device("cpu")
 TRIALS = 64
-"""Batches whose rows are counted: one in as many of the others needs more than all of them."""
+"""Batches whose rows are counted. About one in 64 of the others needs more rows than all of these."""
 
 
 class Batch(NamedTuple):

@@ -59,7 +59,7 @@ def test_a_checkpoint_of_a_version_with_fewer_fields_resumes(run, one_rank):
     now = store.read_json(newest / METADATA, "checkpoint", checkpoint.Metadata).description
     later = {"model.activation": "gelu", "train.weight_decay": 0.0, "train.reinforcement": {"samples": 9}}
     of_metadata(lambda tree: [tree["description"].pop(key) for key in later])(newest)
-    # What reinforcement would do does not count without it.
+    # Without reinforcement, its settings do not count.
     saved = checkpoint.find_latest(run / "checkpoints", now | later)
     assert saved is not None
     assert saved.step == 2

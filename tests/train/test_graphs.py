@@ -55,7 +55,7 @@ def test_without_a_gpu_the_steps_are_ordinary_ones(tmp_path):
     for graphs in (False, True):
         assert train(tmp_path / str(graphs), run_config(cuda_graph=graphs)) == 0
     assert losses(tmp_path / "True") == losses(tmp_path / "False")
-    said = "train.cuda_graph: there is no GPU; kernels are launched one by one"
+    said = "train.cuda_graph: it needs a GPU; kernels are launched one by one"
     assert said in (tmp_path / "True/log").read_text()
 
 
